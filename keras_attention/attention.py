@@ -1,0 +1,210 @@
+"""Attention between a query and a memory of keys and values."""
+
+import keras
+
+from keras_attention import masks, normalizers, scores
+from keras_attention.config import Configurable
+from keras_attention.functional import attend
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class Attention(Configurable, keras.layers.Layer):
+    """`output_i = sum_j w_ij v_j`, with `w_i = normalizer(score(q_i, k))`.
+
+    `attention(x, x)` is self-attention, `attention(x, memory)` attention from one sequence
+    to another, `attention(x, values, keys)` key-value attention. Any score and normalizer,
+    any number of axes before the last two.
+
+    Args:
+        score: a name (see `keras_attention.scores.names()`), a `Score`, its config, or a
+            function `(query, key) -> scores` registered for serialization.
+        normalizer: a name (`"softmax"`, `"sparsemax"`, `"entmax15"`, `"sigmoid"`), a
+            `Normalizer` or its config.
+        units: depth of the hidden layer of a score given by name, e.g. `"additive"`.
+        dropout: share of the weights that are dropped in training.
+        seed: integer for the dropout.
+        **kwargs: `name`, `dtype` and so on, as in every Keras layer.
+
+    Call arguments:
+        query: `(..., Tq, Dq)`.
+        value: `(..., Tk, Dv)`.
+        key: `(..., Tk, Dk)`; `value` if left out.
+        query_mask: `(..., Tq)`. As in all masks, `True` = may be attended, and a mask that
+            the tensor carries is used unless another is given. The output row of a masked
+            query is 0.
+        value_mask: `(..., Tk)`.
+        key_mask: `(..., Tk)`.
+        attention_mask: `(..., Tq, Tk)`, `(B, Tq, Tk)` or `(Tq, Tk)`.
+        use_causal_mask: whether a query sees only keys that are not later than itself; the
+            last query sees all keys.
+        return_attention_scores: whether to return the weights too, as they are before
+            dropout.
+        training: whether to apply dropout.
+
+    Returns:
+        The output `(..., Tq, Dv)`, which carries the query's mask, or with
+        `return_attention_scores` the pair of it and the weights `(..., Tq, Tk)`. A query
+        that sees no key gets zeros for both.
+
+    Raises:
+        ValueError: for shapes, depths or masks that do not fit each other.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import Attention
+    >>> queries, memory = np.ones((2, 4, 6)), np.ones((2, 9, 10))
+    >>> output, weights = Attention("additive")(
+    ...     queries, memory, return_attention_scores=True
+    ... )
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 4, 10), (2, 4, 9))
+
+    Reference: Bahdanau et al., 2015 (arXiv:1409.0473); Luong et al., 2015
+    (arXiv:1508.04025).
+    """
+
+    def __init__(
+        self,
+        score="scaled_dot",
+        normalizer="softmax",
+        units=None,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.score = scores.get(score, units=units, dtype=self.dtype_policy)
+        self.normalizer = normalizers.get(normalizer, dtype=self.dtype_policy)
+        self.units = units
+        self.dropout = dropout
+        self.seed = seed
+        self.dropout_layer = keras.layers.Dropout(
+            dropout, seed=seed, dtype=self.dtype_policy, name="dropout"
+        )
+        self.supports_masking = True
+
+    def __call__(self, query, *args, **kwargs):
+        check_single_tensor(query, f"{self.name}(query, value)")
+        if "mask" in kwargs:
+            raise ValueError(
+                "Expected query_mask=, value_mask=, key_mask= or attention_mask=. "
+                "Received: mask="
+            )
+        return super().__call__(query, *args, **kwargs)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = key_shape or value_shape
+        check_shapes(query_shape, value_shape, key_shape)
+        if not self.score.built:
+            self.score.build(query_shape, key_shape)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        *,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        key = value if key is None else key
+        self._check(query, value, key, query_mask, value_mask, key_mask, attention_mask)
+        output, weights = attend(
+            query,
+            value,
+            key,
+            score=self.score,
+            normalizer=self.normalizer,
+            mask=masks.combine(
+                query,
+                key,
+                query_mask=query_mask,
+                value_mask=value_mask,
+                key_mask=key_mask,
+                attention_mask=attention_mask,
+                use_causal_mask=use_causal_mask,
+            ),
+            dropout=lambda weights: self.dropout_layer(weights, training=training),
+        )
+        output = masks.attach(output, query_mask)
+        return (output, weights) if return_attention_scores else output
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        key=None,
+        *,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        key = value if key is None else key
+        self._check(query, value, key, query_mask, value_mask, key_mask, attention_mask)
+        shape = self.compute_output_shape(query.shape, value.shape)
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        output = masks.attach(output, query_mask)
+        if not return_attention_scores:
+            return output
+        shape = score_shape(query.shape, key.shape)
+        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def _check(
+        self, query, value, key, query_mask, value_mask, key_mask, attention_mask
+    ):
+        check_shapes(query.shape, value.shape, key.shape)
+        masks.check_position_mask("query_mask", query_mask, "query", query.shape)
+        masks.check_position_mask("value_mask", value_mask, "value", value.shape)
+        masks.check_position_mask("key_mask", key_mask, "key", key.shape)
+        masks.check_attention_mask(attention_mask, score_shape(query.shape, key.shape))
+
+
+def score_shape(query_shape, key_shape):
+    """`(..., Tq, Tk)` of `(..., Tq, Dq)` and `(..., Tk, Dk)`."""
+    return (*query_shape[:-1], key_shape[-2])
+
+
+def check_shapes(query_shape, value_shape, key_shape):
+    """Raises `ValueError` unless the three fit: `(..., Tq, Dq)`, `(..., Tk, D)` twice."""
+    shapes = f"query {tuple(query_shape)}, value {tuple(value_shape)}"
+    if tuple(key_shape) != tuple(value_shape):
+        shapes += f", key {tuple(key_shape)}"
+    if len(query_shape) < 2 or not len(query_shape) == len(value_shape) == len(key_shape):
+        raise ValueError(
+            "Expected query (..., Tq, Dq), value (..., Tk, Dv) and key (..., Tk, Dk) "
+            f"with one number of axes, 2 at least. Received: {shapes}"
+        )
+    same = [value_shape[:-1], key_shape[:-1]]
+    if not masks.agree(*same) or not masks.agree(query_shape[:-2], key_shape[:-2]):
+        raise ValueError(
+            "Expected query, value and key to agree in all axes before the last two, "
+            f"value and key also in the last but one. Received: {shapes}"
+        )
+
+
+def check_single_tensor(x, call):
+    """Raises `ValueError` for a list of tensors, or a ragged one, as first argument."""
+    if isinstance(x, (list, tuple)):
+        raise ValueError(
+            f"Expected tensors as separate arguments: {call}. "
+            f"Received: a {type(x).__name__} of {len(x)} as first argument"
+        )
+    if "Ragged" in type(x).__name__:
+        raise ValueError(
+            "Expected a dense tensor and a mask: x.to_tensor() and "
+            "keras_attention.padding_mask(x.row_lengths(), ...). "
+            f"Received: {type(x).__name__}"
+        )

@@ -1,0 +1,147 @@
+"""Constructor arguments as configuration, and parts looked up by name."""
+
+import difflib
+import inspect
+import numbers
+
+import keras
+
+
+def constructor_arguments(cls):
+    """Names of all arguments that `cls(...)` takes, those behind `**kwargs` included."""
+    names = []
+    for base in cls.__mro__:
+        if base is Configurable:
+            break
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(base.__init__).parameters.values()
+        names += [
+            p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return [name for name in dict.fromkeys(names) if name != "self"]
+
+
+class Configurable:
+    """Writes `get_config` from the signature of `__init__`.
+
+    A class that inherits from it (before the Keras class) keeps each constructor argument
+    in an attribute of the same name; nested objects are serialized by Keras. Arguments
+    behind `**kwargs` are found in the base classes.
+    """
+
+    def get_config(self):
+        config = super().get_config()
+        for name in constructor_arguments(type(self)):
+            value = getattr(self, name)
+            value = list(value) if isinstance(value, tuple) else value
+            config[name] = keras.saving.serialize_keras_object(value)
+        return config
+
+
+def check_positive_integer(name, value):
+    """Raises `ValueError` unless `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"Expected `{name}` to be a positive integer. Received: {value!r}")
+
+
+class Registry:
+    """Names of interchangeable parts: what `score="additive"` is looked up in.
+
+    Args:
+        kind: what the parts are called in error messages, e.g. `"score"`.
+        base: the class that all of them inherit from.
+    """
+
+    def __init__(self, kind, base):
+        self.kind = kind
+        self.base = base
+        self._classes = {}
+        self._aliases = {}
+
+    def register(self, name, *aliases):
+        """Class decorator: look-up by `name` or an alias, and serialization by Keras."""
+
+        def decorate(cls):
+            for key in (name, *aliases):
+                self._claim(key, cls)
+            self._classes[name] = cls
+            self._aliases.update(dict.fromkeys(aliases, name))
+            package = cls.__module__.partition(".")[0]
+            return keras.saving.register_keras_serializable(package)(cls)
+
+        return decorate
+
+    def unregister(self, name):
+        """Forgets `name` and its aliases."""
+        del self._classes[name]
+        self._aliases = {a: n for a, n in self._aliases.items() if n != name}
+
+    def names(self):
+        """The registered names, without aliases."""
+        return list(self._classes)
+
+    def aliases(self):
+        """A dict from alias to registered name."""
+        return dict(self._aliases)
+
+    def find(self, name):
+        """The class registered as `name`."""
+        cls = self._classes.get(self._aliases.get(name, name))
+        if cls is None:
+            known = [*self._classes, *self._aliases]
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(
+                f"Expected the name of a {self.kind}, one of {known}. "
+                f"Received: {name!r}.{hint}"
+            )
+        return cls
+
+    def get(self, identifier, dtype=None, **options):
+        """Makes a part from a name, a config or an instance.
+
+        `options` that are not `None` go to the constructor when `identifier` is a name;
+        an instance or a config has to agree with them.
+        """
+        options = {k: v for k, v in options.items() if v is not None}
+        if isinstance(identifier, str):
+            return self._create(identifier, dtype, options)
+        part = identifier
+        if isinstance(identifier, dict):
+            part = keras.saving.deserialize_keras_object(identifier)
+        if not isinstance(part, self.base):
+            raise ValueError(
+                f"Expected a {self.kind}: a name, an instance or a config. "
+                f"Received: {identifier!r}"
+            )
+        for option, value in options.items():
+            if getattr(part, option, None) != value:
+                raise ValueError(
+                    f"Expected `{option}` in the {self.kind}, as an instance was given: "
+                    f"{type(part).__name__}({option}={value!r}). Received: "
+                    f"{option}={value!r} beside {type(part).__name__}"
+                    f"({option}={getattr(part, option, None)!r})"
+                )
+        return part
+
+    def _create(self, name, dtype, options):
+        cls = self.find(name)
+        unknown = set(options) - set(constructor_arguments(cls))
+        if unknown:
+            raise ValueError(
+                f"Expected no {sorted(unknown)} with {self.kind} {name!r}, which has no "
+                f"such argument. Received: {options}"
+            )
+        return cls(dtype=dtype, **options)
+
+    def _claim(self, key, cls):
+        owner = self._classes.get(self._aliases.get(key, key))
+        # Running a notebook cell again defines the same class again: that replaces it.
+        if owner is not None and owner.__qualname__ != cls.__qualname__:
+            raise ValueError(
+                f"Expected a new name for the {self.kind} {cls.__name__}. Received: "
+                f"{key!r}, which is {owner.__name__}'s"
+            )

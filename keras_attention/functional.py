@@ -1,0 +1,58 @@
+"""score -> mask -> normalise -> aggregate, once for every layer."""
+
+import numpy as np
+from keras import ops
+
+from keras_attention import masks, normalizers, scores
+
+
+def attend(
+    query,
+    value,
+    key=None,
+    *,
+    score="scaled_dot",
+    normalizer="softmax",
+    mask=None,
+    dropout=None,
+):
+    """Attention as a function: `normalizer(score(query, key)) @ value`.
+
+    What `mask` hides has no influence: see `keras_attention.masks`.
+
+    Args:
+        query: `(..., Tq, Dq)`.
+        value: `(..., Tk, Dv)`.
+        key: `(..., Tk, Dk)`; `None` for `value`.
+        score: a `Score`, or the name of one without weights.
+        normalizer: a `Normalizer` or its name.
+        mask: booleans that broadcast to `(..., Tq, Tk)`, `True` = may be attended.
+        dropout: a layer or function that is applied to the weights used, not to those
+            returned.
+
+    Returns:
+        `(output, weights)` of shapes `(..., Tq, Dv)` and `(..., Tq, Tk)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import attend
+    >>> query = np.array([[1.0, 0.0]])
+    >>> value = np.array([[0.0, 10.0], [np.log(2.0), 20.0], [5.0, 99.0]])
+    >>> mask = np.array([[True, True, False]])
+    >>> output, weights = attend(query, value, score="dot", mask=mask)
+    >>> print(ops.convert_to_numpy(weights).round(4))
+    [[0.3333 0.6667 0.    ]]
+
+    Reference: Vaswani et al., 2017 (arXiv:1706.03762).
+    """
+    score, normalizer = scores.get(score), normalizers.get(normalizer)
+    key = value if key is None else key
+    unsound = None
+    if mask is not None:
+        query, key, value, unsound = masks.isolate(query, key, value, mask)
+    weights = ops.cast(normalizer(score(query, key), mask=mask), value.dtype)
+    if unsound is not None:
+        weights = ops.where(ops.expand_dims(unsound, -1), np.nan, weights)
+    used = weights if dropout is None else dropout(weights)
+    return ops.matmul(used, value), weights

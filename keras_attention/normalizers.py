@@ -1,0 +1,236 @@
+"""Normalizers: from scores and a mask to weights.
+
+All are Keras layers, `normalizer(scores, mask=None)`, work along the last axis, count in
+float32 whatever dtype they return, and give a masked position a weight of exactly 0. A row
+in which everything is masked gets weights 0.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention.config import Configurable, Registry
+
+
+class Normalizer(Configurable, keras.layers.Layer):
+    """Base class: turns scores into weights along the last axis.
+
+    A subclass defines `normalize(scores, mask)`, with scores in float32 or wider and a
+    boolean mask that broadcasts to them, or `None`.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`, any float dtype.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights of the shape of `scores`, in the layer's dtype.
+    """
+
+    def __init__(self, **kwargs):
+        # Scores come in float32 on purpose; Keras would cast them down on the way in.
+        super().__init__(autocast=False, **kwargs)
+
+    def call(self, scores, mask=None):
+        if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
+            scores = ops.cast(scores, "float32")
+        return ops.cast(self.normalize(scores, mask), self.compute_dtype)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
+
+
+_registry = Registry("normalizer", Normalizer)
+register = _registry.register
+unregister = _registry.unregister
+get = _registry.get
+names = _registry.names
+
+
+@register("softmax")
+class Softmax(Normalizer):
+    """`w_j = exp(s_j / temperature) / sum_i exp(s_i / temperature)`, over unmasked `i`.
+
+    Args:
+        temperature: positive number; below 1 sharpens, above 1 flattens.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights of the shape of `scores`. Rows sum to 1, or are 0 if all is masked.
+
+    Raises:
+        ValueError: if `temperature` is not positive.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import Softmax
+    >>> scores = np.log([[1.0, 2.0, 5.0]])
+    >>> weights = Softmax()(scores, mask=np.array([[True, True, False]]))
+    >>> print(keras.ops.convert_to_numpy(weights).round(4))
+    [[0.3333 0.6667 0.    ]]
+
+    Reference: Bahdanau et al., 2015 (arXiv:1409.0473).
+    """
+
+    def __init__(self, temperature=1.0, **kwargs):
+        super().__init__(**kwargs)
+        if not temperature > 0:
+            raise ValueError(
+                f"Expected a positive `temperature`. Received: {temperature!r}"
+            )
+        self.temperature = temperature
+
+    def normalize(self, scores, mask):
+        if self.temperature != 1:
+            scores = scores / self.temperature
+        if mask is None:
+            return ops.softmax(scores, axis=-1)
+        exponentials = ops.where(mask, ops.exp(_below_maximum(scores, mask)), 0.0)
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        return exponentials / ops.where(total > 0, total, 1.0)
+
+
+@register("sparsemax")
+class Sparsemax(Normalizer):
+    """`w = argmin_p |p - s|^2` over probabilities `p`: softmax with exact zeros.
+
+    `w_j = max(s_j - t, 0)`, with the threshold `t` that makes the row sum to 1.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights of the shape of `scores`. Rows sum to 1, or are 0 if all is masked.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import Sparsemax
+    >>> print(keras.ops.convert_to_numpy(Sparsemax()(np.array([[1.0, 0.5, -1.0]]))))
+    [[0.75 0.25 0.  ]]
+
+    Reference: Martins and Astudillo, 2016 (arXiv:1602.02068).
+    """
+
+    def normalize(self, scores, mask):
+        scores = _clipped(scores, mask)
+        ordered, rank = _descending(scores)
+        in_support = 1 + rank * ordered > ops.cumsum(ordered, axis=-1)
+        support = _support(scores, mask, ordered, in_support)
+        # Within a given support the threshold is a plain formula of the scores, so its
+        # derivative is the exact one and none has to pass through the sorting.
+        threshold = (_sum(support * scores) - 1) / _size(support)
+        return support * (scores - threshold)
+
+
+@register("entmax15")
+class Entmax15(Normalizer):
+    """`w_j = max(s_j / 2 - t, 0)^2`: between softmax and sparsemax, with exact zeros.
+
+    The threshold `t` makes the row sum to 1; it is found exactly, by sorting.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights of the shape of `scores`. Rows sum to 1, or are 0 if all is masked.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import Entmax15
+    >>> weights = Entmax15()(np.array([[1.0, 0.5, -1.0]]))
+    >>> print(keras.ops.convert_to_numpy(weights).round(4))
+    [[0.6739 0.3261 0.    ]]
+
+    Reference: Peters, Niculae and Martins, 2019 (arXiv:1905.05702).
+    """
+
+    def normalize(self, scores, mask):
+        scores = _clipped(scores / 2, mask)
+        ordered, rank = _descending(scores)
+        mean = ops.cumsum(ordered, axis=-1) / rank
+        # Deviations from the mean over the first k: k * (mean of squares - mean^2).
+        squares = ops.cumsum(ops.square(ordered), axis=-1)
+        spread = squares - rank * ops.square(mean)
+        gap = ops.maximum((1 - spread) / rank, 0.0)
+        support = _support(scores, mask, ordered, mean - ops.sqrt(gap) <= ordered)
+        # As in sparsemax: exact derivatives from the formula within the support.
+        size = _size(support)
+        mean = _sum(support * scores) / size
+        spread = _sum(support * ops.square(scores - mean))
+        threshold = mean - ops.sqrt((1 - spread) / size)
+        return support * ops.square(scores - threshold)
+
+
+@register("sigmoid")
+class Sigmoid(Normalizer):
+    """`w_j = 1 / (1 + exp(-s_j))`: each key on its own, rows do not sum to 1.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights between 0 and 1, of the shape of `scores`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import Sigmoid
+    >>> print(keras.ops.convert_to_numpy(Sigmoid()(np.array([[0.0, -200.0]]))))
+    [[0.5 0. ]]
+
+    Reference: Ramapuram et al., 2024 (arXiv:2409.04431).
+    """
+
+    def normalize(self, scores, mask):
+        if mask is None:
+            return ops.sigmoid(scores)
+        return ops.where(mask, ops.sigmoid(ops.where(mask, scores, 0.0)), 0.0)
+
+
+def _below_maximum(scores, mask):
+    """Scores less their row's largest unmasked one: finite where masked."""
+    lowest = float(np.finfo(keras.backend.standardize_dtype(scores.dtype)).min)
+    if mask is not None:
+        scores = ops.where(mask, scores, lowest)
+    top = ops.maximum(ops.max(scores, axis=-1, keepdims=True), lowest)
+    return scores - ops.stop_gradient(top)
+
+
+def _clipped(scores, mask):
+    """Scores below their maximum, none under -2.
+
+    A sparse normalizer gives nothing to a score that lies 1 or more below the largest,
+    so what stands at -2 counts for nothing, and no sum can overflow.
+    """
+    return ops.maximum(_below_maximum(scores, mask), -2.0)
+
+
+def _descending(scores):
+    """Scores from the largest down, and their ranks from 1."""
+    ordered = -ops.sort(-ops.stop_gradient(scores), axis=-1)
+    return ordered, ops.cumsum(ops.ones_like(ordered), axis=-1)
+
+
+def _support(scores, mask, ordered, in_support):
+    """1 for each score that the leading ones of `ordered` reach down to, else 0."""
+    smallest = ops.min(ops.where(in_support, ordered, 0.0), axis=-1, keepdims=True)
+    support = scores >= smallest
+    if mask is not None:
+        support = ops.logical_and(support, mask)
+    return ops.cast(support, scores.dtype)
+
+
+def _sum(x):
+    return ops.sum(x, axis=-1, keepdims=True)
+
+
+def _size(support):
+    return ops.maximum(_sum(support), 1.0)

@@ -1,0 +1,122 @@
+"""What a score is: two projections and a comparison."""
+
+import keras
+from keras import ops
+
+from keras_attention.config import Configurable, Registry
+
+
+class Score(Configurable, keras.layers.Layer):
+    """Base class: `score(query, key) = compare(project_query(query), project_key(key))`.
+
+    A subclass replaces any of the three; what it does not replace is the inner product of
+    query and key. `project_key` depends on the key alone: a decoder computes it once for
+    all its steps.
+
+    Call arguments:
+        query: `(..., Tq, Dq)`.
+        key: `(..., Tk, Dk)`.
+
+    Returns:
+        Scores `(..., Tq, Tk)`; in float32 for float16 inputs, whose products can pass the
+        largest float16, 65504.
+    """
+
+    def build(self, query_shape, key_shape):
+        self._depths = (query_shape[-1], key_shape[-1])
+
+    def project_query(self, query):
+        """`(..., Tq, Dq) -> (..., Tq, P)`."""
+        return query
+
+    def project_key(self, key):
+        """`(..., Tk, Dk) -> (..., Tk, P)`."""
+        return key
+
+    def compare(self, query, key):
+        """Scores of a projected query and a projected key."""
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+    def query_depth(self, key_depth):
+        """The depth of a learned query for keys of `key_depth`."""
+        return key_depth
+
+    def call(self, query, key):
+        depths = (query.shape[-1], key.shape[-1])
+        if any(d not in (None, b) for d, b in zip(depths, self._depths, strict=True)):
+            raise ValueError(
+                f"Expected query and key of depths {self._depths}, with which "
+                f"{self.name} was built. Received: {depths}"
+            )
+        query, key = self.project_query(query), self.project_key(key)
+        if keras.backend.standardize_dtype(query.dtype) == "float16":
+            query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
+        return self.compare(query, key)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
+
+    def _require_equal_depths(self, query_shape, key_shape):
+        if query_shape[-1] != key_shape[-1]:
+            raise ValueError(
+                f"Expected query and key of one depth for {type(self).__name__}. "
+                f"Received: depths {query_shape[-1]} and {key_shape[-1]}. Scores that "
+                "allow two depths: bilinear, additive, concat"
+            )
+
+
+class WeightedScore(Score):
+    """Base class of scores with weights: how they start and what holds them back.
+
+    Args:
+        kernel_initializer, kernel_regularizer, kernel_constraint: for matrices and for
+            the vector that is multiplied with a hidden layer, as in `keras.layers.Dense`.
+        bias_initializer, bias_regularizer, bias_constraint: for biases.
+    """
+
+    def __init__(
+        self,
+        kernel_initializer="glorot_uniform",
+        kernel_regularizer=None,
+        kernel_constraint=None,
+        bias_initializer="zeros",
+        bias_regularizer=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+
+    def add_kernel(self, name, shape):
+        """A weight, started, regularized and constrained as `kernel_...` say."""
+        # An unseeded Keras initializer gives the same numbers at each use of one object.
+        clone = getattr(self.kernel_initializer, "clone", None)
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=clone() if clone else self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+
+    def add_bias(self, shape, name="bias"):
+        """A weight, started, regularized and constrained as `bias_...` say."""
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=self.bias_initializer,
+            regularizer=self.bias_regularizer,
+            constraint=self.bias_constraint,
+        )
+
+
+_registry = Registry("score", Score)
+register = _registry.register
+unregister = _registry.unregister
+names = _registry.names
+aliases = _registry.aliases
