@@ -50,9 +50,21 @@ def attend(
     key = value if key is None else key
     unsound = None
     if mask is not None:
+        mask = masks.as_boolean(mask)
+        mask = mask if len(mask.shape) > 1 else ops.expand_dims(mask, 0)
         query, key, value, unsound = masks.isolate(query, key, value, mask)
-    weights = ops.cast(normalizer(score(query, key), mask=mask), value.dtype)
+    output, weights = aggregate(
+        score(query, key), value, normalizer=normalizer, mask=mask, dropout=dropout
+    )
     if unsound is not None:
-        weights = ops.where(ops.expand_dims(unsound, -1), np.nan, weights)
+        unsound = ops.expand_dims(unsound, -1)
+        output = ops.where(unsound, np.nan, output)
+        weights = ops.where(unsound, np.nan, weights)
+    return output, weights
+
+
+def aggregate(scores, value, *, normalizer, mask=None, dropout=None):
+    """The last three stages: `(output, weights)` from scores and values."""
+    weights = ops.cast(normalizer(scores, mask=mask), value.dtype)
     used = weights if dropout is None else dropout(weights)
     return ops.matmul(used, value), weights

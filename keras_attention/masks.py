@@ -130,7 +130,7 @@ def check_position_mask(name, mask, owner, shape):
     if mask is not None and not agree(np.shape(mask), shape[:-1]):
         raise ValueError(
             f"Expected `{name}` of shape {tuple(shape[:-1])}: that of `{owner}`, "
-            f"{tuple(shape)}, without its last axis. Received: shape {np.shape(mask)}"
+            f"{tuple(shape)}, without its last axis. Received: shape {tuple(np.shape(mask))}"
         )
 
 
@@ -138,7 +138,7 @@ def check_attention_mask(mask, score_shape):
     """Raises `ValueError` unless `mask` fits scores of `score_shape`."""
     if mask is None:
         return
-    shape, rank = np.shape(mask), len(score_shape)
+    shape, rank = tuple(np.shape(mask)), len(score_shape)
     if 2 <= len(shape) <= rank:
         leading = len(shape) - 2
         expected = (*score_shape[:leading], *score_shape[-2:])

@@ -48,10 +48,15 @@ class Score(Configurable, keras.layers.Layer):
                 f"Expected query and key of depths {self._depths}, with which "
                 f"{self.name} was built. Received: {depths}"
             )
-        query, key = self.project_query(query), self.project_key(key)
+        return self.match(query, self.project_key(key))
+
+    def match(self, query, projected_key):
+        """Scores of a query and a key that has been through `project_key` before."""
+        query = self.project_query(query)
         if keras.backend.standardize_dtype(query.dtype) == "float16":
-            query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
-        return self.compare(query, key)
+            query = ops.cast(query, "float32")
+            projected_key = ops.cast(projected_key, "float32")
+        return self.compare(query, projected_key)
 
     def compute_mask(self, inputs, previous_mask):
         return None
