@@ -4,25 +4,35 @@
 
 Each stage has its file, and a file imports only files of a lower level:
 
-    config          0  constructor arguments as configuration, parts looked up by name
-    masks           0  making and combining masks; what is masked has no influence
-    axes            0  folding pooled axes
-    text            0  words, sentences, vocabularies
-    visualization   0  pictures of weights
-    datasets        0  real data to train on
-    normalizers     1  softmax, sparsemax, entmax15, sigmoid
-    scores          1  dot, scaled dot, cosine, bilinear, additive, concat, ...
-    functional      2  attend: the four stages, once
-    attention       3  Attention(query, value, key)
-    pooling         4  AttentionPooling: sequence to vector
-    models          6  whole models
-    recipes         7  how the shipped models were trained and are measured
-    __main__        8  the command line
+    config              0  constructor arguments as configuration, parts looked up by name
+    masks               0  making and combining masks; what is masked has no influence
+    axes                0  folding pooled axes
+    cells               0  what a decoder needs to know about a Keras RNN cell
+    text                0  words, sentences, vocabularies
+    visualization       0  pictures of weights
+    datasets            0  real data to train on
+    tensorflow_loops    0  loops over time steps, for TensorFlow
+    loops               1  loops over time steps
+    normalizers         1  softmax, sparsemax, entmax15, sigmoid
+    scores              1  dot, scaled dot, cosine, bilinear, additive, concat, ...
+    sequence_losses     1  loss and accuracies in which padding does not count
+    state_bridge        1  from an encoder's last states to a decoder's first
+    attentional_vector  1  what a decoder makes of its output and its contexts
+    functional          2  attend: the four stages, once
+    attention           3  Attention(query, value, key)
+    pooling             4  AttentionPooling: sequence to vector
+    decoder             5  AttentionDecoder: any RNN cell, a pure step
+    generation          5  greedy search, sampling and beam search over a pure step
+    models              6  whole models
+    recipes             7  how the shipped models were trained and are measured
+    __main__            8  the command line
 """
 
 from keras_attention import masks, normalizers, scores
 from keras_attention.attention import Attention
+from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
+from keras_attention.generation import Sequences, beam_search, greedy_search, sample
 from keras_attention.masks import causal_mask, padding_mask, window_mask
 from keras_attention.normalizers import (
     Entmax15,
@@ -45,12 +55,20 @@ from keras_attention.scores import (
     Score,
     TrilinearScore,
 )
+from keras_attention.sequence_losses import (
+    SequenceAccuracy,
+    SequenceCrossentropy,
+    TokenAccuracy,
+    sequence_crossentropy,
+)
+from keras_attention.state_bridge import StateBridge
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdditiveScore",
     "Attention",
+    "AttentionDecoder",
     "AttentionPooling",
     "BilinearScore",
     "ConcatScore",
@@ -63,15 +81,24 @@ __all__ = [
     "Normalizer",
     "ScaledDotScore",
     "Score",
+    "SequenceAccuracy",
+    "SequenceCrossentropy",
+    "Sequences",
     "Sigmoid",
     "Softmax",
     "Sparsemax",
+    "StateBridge",
+    "TokenAccuracy",
     "TrilinearScore",
     "attend",
+    "beam_search",
     "causal_mask",
+    "greedy_search",
     "masks",
     "normalizers",
     "padding_mask",
+    "sample",
     "scores",
+    "sequence_crossentropy",
     "window_mask",
 ]

@@ -1,10 +1,20 @@
 """Attention between a query and a memory of keys and values."""
 
+from typing import Any, NamedTuple
+
 import keras
 
 from keras_attention import masks, normalizers, scores
 from keras_attention.config import Configurable
-from keras_attention.functional import attend
+from keras_attention.functional import aggregate, attend
+
+
+class Memory(NamedTuple):
+    """What an `Attention` reads again and again: keys projected once, values, mask."""
+
+    projected_key: Any
+    value: Any
+    mask: Any
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -135,6 +145,45 @@ class Attention(Configurable, keras.layers.Layer):
         output = masks.attach(output, query_mask)
         return (output, weights) if return_attention_scores else output
 
+    def prepare(self, value, key=None, *, value_mask=None, key_mask=None):
+        """Does what does not depend on the query, for a `read` at each step of a decoder.
+
+        Args:
+            value: `(B, Tk, Dv)`.
+            key: `(B, Tk, Dk)`; `value` if left out.
+            value_mask: `(B, Tk)`, `True` = may be attended.
+            key_mask: `(B, Tk)`.
+
+        Returns:
+            A `Memory`.
+        """
+        key = value if key is None else key
+        masks.check_position_mask("value_mask", value_mask, "value", value.shape)
+        masks.check_position_mask("key_mask", key_mask, "key", key.shape)
+        mask = masks.combine(key, key, value_mask=value_mask, key_mask=key_mask)
+        if mask is not None:
+            _, key, value, _ = masks.isolate(key, key, value, mask)
+        return Memory(self.score.project_key(key), value, mask)
+
+    def read(self, query, memory, training=None):
+        """Attention to a prepared `Memory`: `(output, weights)`.
+
+        Args:
+            query: `(B, Tq, Dq)`.
+            memory: from `prepare`.
+            training: whether to apply dropout.
+
+        Returns:
+            The output `(B, Tq, Dv)` and the weights `(B, Tq, Tk)`.
+        """
+        return aggregate(
+            self.score.match(query, memory.projected_key),
+            memory.value,
+            normalizer=self.normalizer,
+            mask=memory.mask,
+            dropout=lambda weights: self.dropout_layer(weights, training=training),
+        )
+
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return (*query_shape[:-1], value_shape[-1])
 
@@ -162,9 +211,7 @@ class Attention(Configurable, keras.layers.Layer):
         shape = score_shape(query.shape, key.shape)
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def _check(
-        self, query, value, key, query_mask, value_mask, key_mask, attention_mask
-    ):
+    def _check(self, query, value, key, query_mask, value_mask, key_mask, attention_mask):
         check_shapes(query.shape, value.shape, key.shape)
         masks.check_position_mask("query_mask", query_mask, "query", query.shape)
         masks.check_position_mask("value_mask", value_mask, "value", value.shape)

@@ -17,7 +17,9 @@ def constructor_arguments(cls):
             continue
         parameters = inspect.signature(base.__init__).parameters.values()
         names += [
-            p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+            p.name
+            for p in parameters
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
@@ -33,7 +35,7 @@ class Configurable:
     """
 
     def get_config(self):
-        config = super().get_config()
+        config = super().get_config()  # type: ignore[misc]  # a mixin: Keras's own
         for name in constructor_arguments(type(self)):
             value = getattr(self, name)
             value = list(value) if isinstance(value, tuple) else value
@@ -45,6 +47,11 @@ def check_positive_integer(name, value):
     """Raises `ValueError` unless `value` is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"Expected `{name}` to be a positive integer. Received: {value!r}")
+
+
+def as_list(x):
+    """`x` as a list: itself if it is one, else the only entry."""
+    return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 class Registry:

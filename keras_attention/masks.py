@@ -130,7 +130,8 @@ def check_position_mask(name, mask, owner, shape):
     if mask is not None and not agree(np.shape(mask), shape[:-1]):
         raise ValueError(
             f"Expected `{name}` of shape {tuple(shape[:-1])}: that of `{owner}`, "
-            f"{tuple(shape)}, without its last axis. Received: shape {tuple(np.shape(mask))}"
+            f"{tuple(shape)}, without its last axis. "
+            f"Received: shape {tuple(np.shape(mask))}"
         )
 
 
@@ -142,7 +143,8 @@ def check_attention_mask(mask, score_shape):
     if 2 <= len(shape) <= rank:
         leading = len(shape) - 2
         expected = (*score_shape[:leading], *score_shape[-2:])
-        if agree([e if s == 1 else s for s, e in zip(shape, expected)], expected):
+        filled = [e if s == 1 else s for s, e in zip(shape, expected, strict=True)]
+        if agree(filled, expected):
             return
     raise ValueError(
         f"Expected `attention_mask` of shape {tuple(score_shape)} (a 1 broadcasts), or "
@@ -154,7 +156,7 @@ def check_attention_mask(mask, score_shape):
 def agree(shape, expected):
     """Whether two static shapes can be the same; `None` goes with everything."""
     return len(shape) == len(expected) and all(
-        s is None or e is None or s == e for s, e in zip(shape, expected)
+        s is None or e is None or s == e for s, e in zip(shape, expected, strict=True)
     )
 
 

@@ -12,10 +12,10 @@ from keras_attention.functional import attend
 
 @keras.saving.register_keras_serializable("keras_attention")
 class AttentionPooling(Configurable, keras.layers.Layer):
-    """`output = sum_t w_t x_t`, with `w = normalizer(v . tanh(W x + b))`: sequence to vector.
+    """`output = sum_t w_t x_t`, with `w = normalizer(v . tanh(W x + b))`.
 
-    The vector `v` is a learned query, so any score works in place of this one. Nothing is
-    tied to the length of the sequence.
+    A sequence becomes a vector. `v` is a learned query, so any score works in place of
+    this one. Nothing is tied to the length of the sequence.
 
     Args:
         units: depth of the hidden layer of the score; `None` for the depth of the input.

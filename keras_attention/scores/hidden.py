@@ -39,7 +39,9 @@ class HiddenScore(WeightedScore):
     def compare(self, query, key):
         hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
         # A matrix product: half the time of multiplying by `v` and adding up.
-        return ops.squeeze(ops.matmul(hidden, ops.expand_dims(self.hidden_vector(), -1)), -1)
+        return ops.squeeze(
+            ops.matmul(hidden, ops.expand_dims(self.hidden_vector(), -1)), -1
+        )
 
 
 @register("additive", "bahdanau")
@@ -154,7 +156,7 @@ class ConcatScore(HiddenScore):
 
 @register("feed_forward")
 class FeedForwardScore(WeightedScore):
-    """`score(q, k) = q . tanh(W k + b)`, with a gate `q . (tanh(W k + b) * sigmoid(U k + c))`.
+    """`score(q, k) = q . tanh(W k + b)`; gated: `q . (tanh(W k + b) * sigmoid(U k + c))`.
 
     Made for `AttentionPooling`, where `q` is learned and so takes the place of `v` in
     `v . tanh(W x + b)`; several learned queries share `W`.

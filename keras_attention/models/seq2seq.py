@@ -1,0 +1,253 @@
+"""Encoder-decoder with attention: one sequence of tokens to another."""
+
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_attention import cells, text
+from keras_attention.config import Configurable
+from keras_attention.decoder import AttentionDecoder
+from keras_attention.models.searcher import Searchers
+from keras_attention.sequence_losses import (
+    SequenceAccuracy,
+    SequenceCrossentropy,
+    TokenAccuracy,
+)
+from keras_attention.state_bridge import StateBridge
+
+START, END = "<start>", "<end>"
+START_ID, END_ID = text.FIRST_WORD, text.FIRST_WORD + 1
+
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "characters": list,
+    "words": str.split,
+    "text": text.tokenize,
+}
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class Seq2Seq(Configurable, keras.Model):
+    """Translates: `P(target | source)`, with attention to the source at every step.
+
+    A bidirectional GRU encodes the source, `StateBridge` turns its last states into the
+    decoder's first, and a dense layer turns what the decoder puts out into logits.
+
+    Args:
+        source_vocabulary: distinct tokens. Both vocabularies are kept in the saved file,
+            so that a loaded model takes texts.
+        target_vocabulary: distinct tokens.
+        decoder: an `AttentionDecoder`; by default a GRU cell with additive attention.
+        embedding_dim: depth of the tokens' vectors.
+        encoder_units: units of each GRU of the encoder, in each direction.
+        encoder_layers: how many of them are stacked.
+        dropout: share of the features that are dropped in training: embeddings, and what
+            goes from layer to layer.
+        source_split: how a source text becomes tokens: `"characters"`, `"words"` (at white
+            space) or `"text"` (`keras_attention.text.tokenize`).
+        target_split: the same for targets.
+        seed: integer for the dropout.
+        **kwargs: `name`, `dtype` and so on, as in every Keras model.
+
+    Call arguments:
+        inputs: pair of integers `(B, Ts)`, the source, and `(B, Tt)`, the target behind
+            its start sign: what `encode_pairs` returns first. 0 is padding.
+        return_attention_scores: whether to return the weights too.
+        training: whether to drop.
+
+    Returns:
+        Logits `(B, Tt, V)`, with `return_attention_scores` the pair of them and the
+        weights `(B, Tt, Ts)`.
+
+    Raises:
+        ValueError: for an unknown split.
+
+    Example:
+
+    >>> from keras_attention.models import Seq2Seq
+    >>> model = Seq2Seq("abc", "abc", source_split="characters",
+    ...                 target_split="characters", embedding_dim=8, encoder_units=8)
+    >>> model.compile_for_training("adam")
+    >>> pairs = model.encode_pairs(["abc", "ca"], ["cba", "ac"])
+    >>> history = model.fit(*pairs, verbose=0)
+    >>> [len(text) <= 5 for text in model.translate(["abc", "ca"], max_length=5)]
+    [True, True]
+
+    Reference: Bahdanau et al., 2015 (arXiv:1409.0473); Luong et al., 2015
+    (arXiv:1508.04025).
+    """
+
+    def __init__(
+        self,
+        source_vocabulary,
+        target_vocabulary,
+        decoder=None,
+        embedding_dim=128,
+        encoder_units=128,
+        encoder_layers=1,
+        dropout=0.0,
+        source_split="words",
+        target_split="words",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        for split in (source_split, target_split):
+            if split not in SPLITS:
+                raise ValueError(f"Expected a split of {list(SPLITS)}. Received: {split!r}")
+        self.source_vocabulary = list(source_vocabulary)
+        self.target_vocabulary = list(target_vocabulary)
+        self.embedding_dim = embedding_dim
+        self.encoder_units = encoder_units
+        self.encoder_layers = encoder_layers
+        self.dropout = dropout
+        self.source_split = source_split
+        self.target_split = target_split
+        self.seed = seed
+
+        policy = self.dtype_policy
+        if isinstance(decoder, dict):
+            decoder = keras.saving.deserialize_keras_object(decoder)
+        if decoder is None:
+            cell = keras.layers.GRUCell(encoder_units, dtype=policy)
+            decoder = AttentionDecoder(cell, "additive", dtype=policy)
+        self.decoder = decoder
+        self.source_embedding = self._embedding(self.source_vocabulary)
+        self.target_embedding = self._embedding([START, END, *self.target_vocabulary])
+        self.encoders = [self._encoder() for _ in range(encoder_layers)]
+        self.bridge = StateBridge(cells.state_widths(decoder.cell), dtype=policy)
+        self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=policy)
+        rows = len(self.target_vocabulary) + END_ID + 1
+        self.classifier = keras.layers.Dense(rows, dtype=policy)
+        self._searchers = Searchers()
+
+    def build(self, input_shape=None):
+        self.source_embedding.build((None, None))
+        self.target_embedding.build((None, None))
+        width = self.embedding_dim
+        for encoder in self.encoders:
+            encoder.build((None, None, width))
+            width = 2 * self.encoder_units
+        self.bridge.build([(None, self.encoder_units)] * 2)
+        vectors, memory = (None, None, self.embedding_dim), (None, None, width)
+        if not self.decoder.built:
+            self.decoder.build(vectors, memory)
+        self.classifier.build(self.decoder.compute_output_shape(vectors, memory))
+
+    def call(self, inputs, *, return_attention_scores=False, training=None):
+        source, target = inputs
+        memory, mask, states = self.encode(source, training=training)
+        vectors = self.drop(self.target_embedding(target), training=training)
+        output, weights = self.decoder(
+            vectors,
+            memory,
+            initial_state=states,
+            inputs_mask=ops.not_equal(target, text.PADDING),
+            memory_mask=mask,
+            return_attention_scores=True,
+            training=training,
+        )
+        logits = self.classifier(self.drop(output, training=training))
+        return (logits, weights) if return_attention_scores else logits
+
+    def encode(self, source, training=None):
+        """Memory `(B, Ts, 2 * encoder_units)`, its mask and the decoder's first states."""
+        mask = ops.not_equal(source, text.PADDING)
+        memory, states = self.source_embedding(source), []
+        for encoder in self.encoders:
+            memory = self.drop(memory, training=training)
+            memory, *states = encoder(memory, mask=mask, training=training)
+        return self.drop(memory, training=training), mask, self.bridge(states)
+
+    def step(self, tokens, states, context):
+        """One step for the searches of `keras_attention.generation`."""
+        vectors = self.target_embedding(tokens)
+        output, weights, states = self.decoder.step(vectors, states, context)
+        return self.classifier(output), weights, states
+
+    def compile_for_training(self, optimizer, label_smoothing=0.0, **kwargs):
+        """`compile` with a loss and accuracies in which padding does not count."""
+        self.compile(
+            optimizer,
+            SequenceCrossentropy(label_smoothing=label_smoothing),
+            metrics=[TokenAccuracy(), SequenceAccuracy()],
+            **kwargs,
+        )
+
+    def encode_sources(self, texts):
+        """Integers `(B, Ts)` for a list of source texts."""
+        split = SPLITS[self.source_split]
+        return text.encode([split(t) for t in texts], self.source_vocabulary)
+
+    def encode_pairs(self, sources, targets):
+        """What `fit` takes: `((source, target with start sign), target with end sign)`."""
+        split = SPLITS[self.target_split]
+        signed = [[START, *split(t), END] for t in targets]
+        ids = text.encode(signed, [START, END, *self.target_vocabulary])
+        before = ids[:, :-1] * (ids[:, 1:] != text.PADDING)
+        return (self.encode_sources(sources), before), ids[:, 1:]
+
+    def decode_targets(self, tokens):
+        """Texts for integers `(B, T)`, each up to its end sign."""
+        words = ["", "<unknown>", START, END, *self.target_vocabulary]
+        between = "" if self.target_split == "characters" else " "
+        texts = []
+        for row in tokens.tolist():
+            row = row[: row.index(END_ID)] if END_ID in row else row
+            texts.append(between.join(words[token] for token in row))
+        return texts
+
+    def searcher(self, beam_width=1, max_length=64, **options):
+        """A model from source integers `(B, Ts)` to `keras_attention.Sequences`.
+
+        It predicts in one graph, and `searcher().export(path)` writes a SavedModel that
+        translates where this package is not installed.
+
+        Args:
+            beam_width: 1 for greedy search.
+            max_length: length of the longest target, end sign included.
+            **options: more arguments of `beam_search` or `greedy_search`.
+        """
+        return self._searchers.get(
+            self,
+            start_token=START_ID,
+            end_token=END_ID,
+            beam_width=beam_width,
+            max_length=max_length,
+            **options,
+        )
+
+    def generate(self, source, beam_width=1, max_length=64, batch_size=64, **options):
+        """`Sequences` in NumPy, with the axis of beams also for one beam.
+
+        Args:
+            source: integers `(B, Ts)`.
+            beam_width: 1 for greedy search.
+            max_length: length of the longest target, end sign included.
+            batch_size: how many are searched for at a time.
+            **options: more arguments of `beam_search` or `greedy_search`.
+        """
+        searcher = self.searcher(beam_width, max_length, **options)
+        return searcher.predict(source, batch_size=batch_size, verbose=0)
+
+    def translate(self, texts, beam_width=1, max_length=64, **options):
+        """Target texts for a list of source texts."""
+        if isinstance(texts, str):
+            raise ValueError(f"Expected a list of texts. Received: {texts!r}")
+        found = self.generate(self.encode_sources(texts), beam_width, max_length, **options)
+        return self.decode_targets(found["tokens"][:, 0])
+
+    def _embedding(self, vocabulary):
+        rows = len(vocabulary) + text.FIRST_WORD
+        return keras.layers.Embedding(rows, self.embedding_dim, dtype=self.dtype_policy)
+
+    def _encoder(self):
+        # cuDNN's kernel refuses rows that are all padding.
+        gru = keras.layers.GRU(
+            self.encoder_units,
+            return_sequences=True,
+            return_state=True,
+            use_cudnn=False,
+            dtype=self.dtype_policy,
+        )
+        return keras.layers.Bidirectional(gru, dtype=self.dtype_policy)

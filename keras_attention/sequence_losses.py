@@ -1,0 +1,188 @@
+"""Cross-entropy and accuracies of padded sequences, in which padding does not count."""
+
+import keras
+from keras import ops
+
+from keras_attention.config import Configurable
+
+AXES = {"batch": 0, "time": 1}
+
+
+def sequence_crossentropy(
+    targets, logits, weights, average=("batch", "time"), by="weights"
+):
+    """`sum w_bt * -log softmax(logits_bt)[target_bt] / sum w_bt`, over the axes averaged.
+
+    Args:
+        targets: `(B, T)` integers.
+        logits: `(B, T, V)`.
+        weights: `(B, T)`, 0 for padding.
+        average: the axes to average over, of `"batch"` and `"time"`; none for `(B, T)`
+            losses.
+        by: `"weights"` divides by the sum of the weights, `"count"` by the number of
+            those that are not 0. Where that is 0, the loss is 0.
+
+    Returns:
+        The loss, with the axes that are not averaged.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import sequence_crossentropy
+    >>> loss = sequence_crossentropy([[1, 0]], np.zeros((1, 2, 4)), [[1.0, 0.0]])
+    >>> round(float(loss), 4)  # log 4
+    1.3863
+    """
+    logits = ops.cast(logits, "float32")
+    weights = ops.cast(weights, "float32")
+    losses = ops.sparse_categorical_crossentropy(
+        ops.cast(targets, "int32"), logits, from_logits=True
+    )
+    # A loss that does not count must not count when it is infinite either.
+    losses = ops.where(weights == 0, 0.0, losses * weights)
+    if not average:
+        return losses
+    axes = tuple(AXES[axis] for axis in average)
+    counted = weights if by == "weights" else ops.cast(weights != 0, "float32")
+    total = ops.sum(counted, axis=axes)
+    return ops.sum(losses, axis=axes) / ops.where(total == 0, 1.0, total)
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class SequenceCrossentropy(Configurable, keras.losses.Loss):
+    """Cross-entropy of sequences of tokens, in which padding does not count.
+
+    Args:
+        padding: the token that does not count.
+        average: `"tokens"`: each token counts the same; `"sequences"`: each sequence does.
+        label_smoothing: share of the target's probability that is spread over all tokens.
+
+    Call arguments:
+        y_true: `(B, T)` tokens.
+        y_pred: `(B, T, V)` logits.
+        sample_weight: `(B,)` or `(B, T)`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: for an unknown `average`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import SequenceCrossentropy
+    >>> round(float(SequenceCrossentropy()(np.array([[1, 0]]), np.zeros((1, 2, 4)))), 4)
+    1.3863
+    """
+
+    def __init__(
+        self,
+        padding=0,
+        average="tokens",
+        label_smoothing=0.0,
+        name="crossentropy",
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        if average not in ("tokens", "sequences"):
+            raise ValueError(
+                f"Expected `average` to be 'tokens' or 'sequences'. Received: {average!r}"
+            )
+        self.padding = padding
+        self.average = average
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        weights = ops.cast(ops.not_equal(y_true, self.padding), "float32")
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, "float32")
+            if len(sample_weight.shape) == 1:
+                sample_weight = ops.expand_dims(sample_weight, -1)
+            weights = weights * sample_weight
+        loss = self._mean(sequence_crossentropy(y_true, y_pred, weights, ()), weights)
+        if not self.label_smoothing:
+            return loss
+        log_probs = ops.log_softmax(ops.cast(y_pred, "float32"), axis=-1)
+        even = self._mean(-ops.mean(log_probs, axis=-1) * weights, weights)
+        return (1 - self.label_smoothing) * loss + self.label_smoothing * even
+
+    def _mean(self, losses, weights):
+        axes = None if self.average == "tokens" else 1
+        total = ops.sum(weights, axis=axes)
+        return ops.mean(ops.sum(losses, axis=axes) / ops.where(total == 0, 1.0, total))
+
+
+class _PaddedMean(Configurable, keras.metrics.Mean):
+    """A mean over what is not padding, of `measure(y_true, y_pred, real)`."""
+
+    def __init__(self, padding=0, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.padding = padding
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.cast(y_true, "int32")
+        real = ops.not_equal(y_true, self.padding)
+        right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), y_true)
+        super().update_state(*self.measure(right, real))
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class TokenAccuracy(_PaddedMean):
+    """Share of the tokens, padding left out, that are the most probable ones.
+
+    Args:
+        padding: the token that does not count.
+        name: its name in logs.
+
+    Call arguments:
+        y_true: `(B, T)` tokens.
+        y_pred: `(B, T, V)` logits or probabilities.
+
+    Returns:
+        A scalar.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import TokenAccuracy
+    >>> float(TokenAccuracy()(np.array([[1, 2, 0]]), np.eye(3)[None, [1, 1, 1]]))
+    0.5
+    """
+
+    def __init__(self, padding=0, name="token_accuracy", dtype=None):
+        super().__init__(padding, name, dtype)
+
+    def measure(self, right, real):
+        return right, real
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class SequenceAccuracy(_PaddedMean):
+    """Share of the sequences in which every token is right, padding left out.
+
+    Args:
+        padding: the token that does not count.
+        name: its name in logs.
+
+    Call arguments:
+        y_true: `(B, T)` tokens.
+        y_pred: `(B, T, V)` logits or probabilities.
+
+    Returns:
+        A scalar.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention import SequenceAccuracy
+    >>> float(SequenceAccuracy()(np.array([[1, 0], [2, 2]]), np.eye(3)[[[1, 2], [2, 1]]]))
+    0.5
+    """
+
+    def __init__(self, padding=0, name="sequence_accuracy", dtype=None):
+        super().__init__(padding, name, dtype)
+
+    def measure(self, right, real):
+        right = ops.logical_or(right, ops.logical_not(real))
+        return ops.all(right, axis=-1), ops.any(real, axis=-1)
