@@ -32,7 +32,13 @@ from keras_attention import masks, normalizers, scores
 from keras_attention.attention import Attention
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
-from keras_attention.generation import Sequences, beam_search, greedy_search, sample
+from keras_attention.generation import (
+    Sequences,
+    beam_search,
+    greedy_search,
+    sample,
+    scheduled_sampling,
+)
 from keras_attention.masks import causal_mask, padding_mask, window_mask
 from keras_attention.normalizers import (
     Entmax15,
@@ -98,6 +104,7 @@ __all__ = [
     "normalizers",
     "padding_mask",
     "sample",
+    "scheduled_sampling",
     "scores",
     "sequence_crossentropy",
     "window_mask",

@@ -14,5 +14,6 @@ graph, and compiles with `jit_compile=True`.
 from keras_attention.generation.beam import beam_search
 from keras_attention.generation.common import Sequences
 from keras_attention.generation.single import greedy_search, sample
+from keras_attention.generation.teaching import scheduled_sampling
 
-__all__ = ["Sequences", "beam_search", "greedy_search", "sample"]
+__all__ = ["Sequences", "beam_search", "greedy_search", "sample", "scheduled_sampling"]

@@ -100,6 +100,13 @@ def write(buffers, t, columns, running):
     return written
 
 
+def draw(logits, noise):
+    """Tokens `(N,)` drawn from `logits` `(N, V)` by uniform `noise` `(N,)`."""
+    reached = ops.cumsum(ops.softmax(logits, axis=-1), axis=-1)
+    passed = reached <= ops.expand_dims(noise, -1) * reached[:, -1:]
+    return ops.sum(ops.cast(passed, "int32"), axis=-1)
+
+
 def map_tensors(function, structure):
     """`function` of every tensor in a structure that may hold `None`."""
     return tree.map_structure(lambda x: x if x is None else function(x), structure)

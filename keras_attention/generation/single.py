@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.config import as_list, check_positive_integer
-from keras_attention.generation.common import Search, Sequences, unlist, write
+from keras_attention.generation.common import Search, Sequences, draw, unlist, write
 
 
 def greedy_search(
@@ -98,9 +98,7 @@ def sample(
 
     def choose(log_probs, t):
         logits = _keep_top(log_probs / temperature, top_k, top_p)
-        reached = ops.cumsum(ops.softmax(logits, axis=-1), axis=-1)
-        drawn = ops.expand_dims(ops.take(noise, t, axis=0), -1) * reached[:, -1:]
-        return ops.sum(ops.cast(reached <= drawn, "int32"), axis=-1)
+        return draw(logits, ops.take(noise, t, axis=0))
 
     return _follow(search, states, context, choose)
 
