@@ -3,8 +3,11 @@
 import keras
 from keras import ops
 
+from keras_attention.config import Configurable
 
-class AttentionalVector(keras.layers.Layer):
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AttentionalVector(Configurable, keras.layers.Layer):
     """`a = [activation(W_1 [s; c_1]); activation(W_2 [s; c_2]); ...]`.
 
     Args:
@@ -21,9 +24,11 @@ class AttentionalVector(keras.layers.Layer):
 
     def __init__(self, units, activation, **kwargs):
         super().__init__(**kwargs)
+        self.units = units
+        self.activation = keras.activations.get(activation)
         self.denses = [
             keras.layers.Dense(
-                width, activation=activation, use_bias=False, dtype=self.dtype_policy
+                width, activation=self.activation, use_bias=False, dtype=self.dtype_policy
             )
             for width in units
         ]

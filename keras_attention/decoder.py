@@ -41,18 +41,16 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         inputs: `(B, Tq, D)`, the target sequence.
         memory: `(B, Tk, Dm)`, what is attended to, or a list of such tensors.
         initial_state: list of the cell's states; zeros if left out.
-        inputs_mask: `(B, Tq)`, `True` = a real step. As in all masks, one that the
-            tensor carries is used unless another is given. A masked step leaves the state
-            alone and has output and weights 0.
+        inputs_mask: `(B, Tq)`, `True` = a real step; taken from the tensor unless given.
+            A masked step leaves the state alone and has output and weights 0.
         memory_mask: `(B, Tk)`, `True` = may be attended, or a list.
         return_attention_scores: whether to return the weights too.
         return_state: whether to return the last states too.
         training: whether to apply dropout.
 
     Returns:
-        The output `(B, Tq, units)`, with `return_attention_scores` then the weights
-        `(B, Tq, Tk)` (a list for several memories), with `return_state` then the list of
-        states, as `initial_state` takes it.
+        The output `(B, Tq, units)`; if asked for, behind it the weights `(B, Tq, Tk)` (a
+        list for several memories) and the list of states, as `initial_state` takes it.
 
     Raises:
         ValueError: for an unknown order, arguments that leave attention without effect, or
@@ -212,11 +210,11 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         output, states = cells.run(self.cell, cell_inputs, states)
         if self.order == "luong":
             contexts, weights = self._look(output, memories)
-        vector = None
         if self.input_feeding or self._gives_vector:
             vector = self._vector(output, contexts)
-        states = [*states, vector] if self.input_feeding else states
-        return vector if self._gives_vector else output, weights, states
+            states = [*states, vector] if self.input_feeding else states
+            output = vector if self._gives_vector else output
+        return output, weights, states
 
     def _look(self, query, memories):
         """Contexts and weights for a query `(B, Dq)` or queries `(B, Tq, Dq)`."""
@@ -289,11 +287,12 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         return_state=False,
         training=None,
     ):
+        masks.check_position_mask("inputs_mask", inputs_mask, "inputs", inputs.shape)
+        batch, steps, _ = inputs.shape
+
         def symbolic(*shape):
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-        masks.check_position_mask("inputs_mask", inputs_mask, "inputs", inputs.shape)
-        batch, steps, _ = inputs.shape
         output = symbolic(*self.compute_output_shape(inputs.shape, None))
         weights = [symbolic(batch, steps, m.shape[-2]) for m in as_list(memory)]
         states = tree.map_structure(lambda w: symbolic(batch, w), self._states.widths)
@@ -337,11 +336,10 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
     def _check_effect(self):
         used = self._gives_vector or self.input_feeding
         if not used and (self.order == "luong" or self.attention_units is not None):
+            what = "attention" if self.order == "luong" else "`attention_units`"
             raise ValueError(
                 "Expected output_attention=True or input_feeding=True, without which "
-                f"{'attention' if self.order == 'luong' else '`attention_units`'} has no "
-                f"effect. Received: order={self.order!r}, "
-                f"output_attention={self.output_attention}, input_feeding=False"
+                f"{what} has no effect. Received: order={self.order!r}, neither of them"
             )
 
     def _check_number(self, memories):

@@ -12,6 +12,7 @@ from keras import ops
 from keras_attention.config import Configurable, Registry
 
 
+@keras.saving.register_keras_serializable("keras_attention")
 class Normalizer(Configurable, keras.layers.Layer):
     """Base class: turns scores into weights along the last axis.
 
@@ -124,7 +125,7 @@ class Sparsemax(Normalizer):
         # Within a given support the threshold is a plain formula of the scores, so its
         # derivative is the exact one and none has to pass through the sorting.
         threshold = (_sum(support * scores) - 1) / _size(support)
-        return support * (scores - threshold)
+        return ops.where(support > 0, scores - threshold, 0.0)
 
 
 @register("entmax15")

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention.generation import beam_search, greedy_search
 
 
-class Searcher(keras.Model):
+class _Searcher(keras.Model):
     """Integers `(B, Ts)` to a dict with the fields of `keras_attention.Sequences`.
 
     Args:
@@ -62,5 +62,5 @@ class Searchers:
     def get(self, model, **options):
         key = tuple(sorted(options.items()))
         if key not in self._made:
-            self._made[key] = Searcher(model, **options)
+            self._made[key] = _Searcher(model, **options)
         return self._made[key]

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.config import Configurable, Registry
 
 
+@keras.saving.register_keras_serializable("keras_attention")
 class Score(Configurable, keras.layers.Layer):
     """Base class: `score(query, key) = compare(project_query(query), project_key(key))`.
 

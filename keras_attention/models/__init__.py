@@ -1,0 +1,6 @@
+"""Whole models out of the papers, built from the package's layers."""
+
+from keras_attention.models.hierarchical import HierarchicalAttention, MeanPooling
+from keras_attention.models.seq2seq import Seq2Seq
+
+__all__ = ["HierarchicalAttention", "MeanPooling", "Seq2Seq"]

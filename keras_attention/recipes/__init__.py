@@ -1,0 +1,71 @@
+"""The shipped models: how each was trained, what it reaches, how to look at it.
+
+A recipe is a module with three functions:
+
+* `train(output, ...)` writes the `.keras` files and `NAME.json` into a folder;
+* `evaluate(limit=None, directory=None)` returns a dict of figures on held-out data;
+* `show(inputs, plot=None, directory=None)` prints a prediction and where it looked.
+
+`NAME.json` describes a trained model: `data`, `figures`, `training` and `command`.
+A new recipe is one module and one line in `RECIPES`.
+"""
+
+import importlib
+import json
+from pathlib import Path
+
+RECIPES = {"reviews": "keras_attention.recipes.reviews"}
+
+# A checkout of the repository has it beside the package.
+SAVED_MODELS = Path(__file__).resolve().parents[2] / "saved_models"
+
+
+def names():
+    """The names of all shipped models.
+
+    >>> "reviews" in names()
+    True
+    """
+    return list(RECIPES)
+
+
+def get(name):
+    """The module with `train`, `evaluate` and `show` of a shipped model.
+
+    Raises:
+        ValueError: If there is no such model.
+    """
+    if name not in RECIPES:
+        raise ValueError(f"Expected a model's name, one of {names()}. Received: {name!r}")
+    return importlib.import_module(RECIPES[name])
+
+
+def path(file, directory=None):
+    """Where a file of a shipped model is.
+
+    Args:
+        file: Its name, such as `"reviews.keras"`.
+        directory: Another folder than `saved_models`, e.g. what `train` wrote.
+
+    Raises:
+        FileNotFoundError: If it is not there.
+    """
+    found = Path(directory or SAVED_MODELS) / file
+    if not found.exists():
+        raise FileNotFoundError(
+            f"Expected the trained model {found}, which comes with a checkout of the "
+            f"repository. Train it: python -m keras_attention train "
+            f"{Path(file).stem.partition('_')[0]} --output {found.parent}"
+        )
+    return found
+
+
+def describe(name, directory=None):
+    """What a trained model was trained on and reaches: the dict in `NAME.json`."""
+    return json.loads(path(f"{name}.json", directory).read_text("utf-8"))
+
+
+def write_description(name, directory, description):
+    """Writes `NAME.json` beside the model."""
+    file = Path(directory) / f"{name}.json"
+    file.write_text(json.dumps(description, indent=2) + "\n", "utf-8")
