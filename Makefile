@@ -13,10 +13,12 @@ TENSORFLOW := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),te
 TORCH ?= torch==2.13.0
 
 RUN := .venv/bin/python
+# TensorFlow's notes on the processor it runs on.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
 CONTRACT := tests/test_contract.py
 
 .PHONY: help venv demo test test-backends test-jax test-torch test-oldest coverage \
-	lint format bench notebooks models clean
+	lint format notebooks models clean
 
 help:
 	@echo "make demo           train on real text, save, reload, see where it looks"
@@ -25,7 +27,6 @@ help:
 	@echo "make test-oldest    the contract tests on the oldest Keras and TensorFlow"
 	@echo "make coverage       tests, with the lines that no test runs"
 	@echo "make lint           style and types; make format mends the style"
-	@echo "make bench          speed and memory beside the peers"
 	@echo "make notebooks      run the notebooks, keeping their outputs"
 	@echo "make models         train what saved_models/ holds (long)"
 	@echo "make clean          remove the environments and caches"
@@ -75,9 +76,6 @@ lint: venv
 format: venv
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
-
-bench: venv
-	$(RUN) benchmarks/run.py
 
 notebooks: venv
 	.venv/bin/jupyter-execute --inplace notebooks/*.ipynb
