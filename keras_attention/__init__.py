@@ -28,7 +28,7 @@ Each stage has its file, and a file imports only files of a lower level:
     __main__            8  the command line
 """
 
-from keras_attention import masks, normalizers, scores
+from keras_attention import masks, models, normalizers, scores
 from keras_attention.attention import Attention
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
@@ -101,6 +101,7 @@ __all__ = [
     "causal_mask",
     "greedy_search",
     "masks",
+    "models",
     "normalizers",
     "padding_mask",
     "sample",
