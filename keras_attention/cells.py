@@ -93,11 +93,11 @@ def _initial_states(cell, batch_size, dtype):
     )
 
 
-def run(cell, inputs, states):
-    """One step: `(output, states)`, the states with the structure they came in."""
+def run(cell, inputs, states, dtype):
+    """One step: `(output, states)` in `dtype`, whatever the cell's own is."""
     output, new_states = cell(inputs, states)
-    new_states = new_states if tree.is_nested(new_states) else [new_states]
-    return output, tree.pack_sequence_as(states, tree.flatten(new_states))
+    flat = [ops.cast(x, dtype) for x in tree.flatten(new_states)]
+    return ops.cast(output, dtype), tree.pack_sequence_as(states, flat)
 
 
 def draw_dropout(cell, inputs, states):

@@ -207,7 +207,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         if self.order == "bahdanau":
             contexts, weights = self._look(cells.query_state(states), memories)
         cell_inputs = ops.concatenate([inputs, *fed, *contexts], axis=-1)
-        output, states = cells.run(self.cell, cell_inputs, states)
+        output, states = cells.run(self.cell, cell_inputs, states, self.compute_dtype)
         if self.order == "luong":
             contexts, weights = self._look(output, memories)
         if self.input_feeding or self._gives_vector:

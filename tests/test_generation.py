@@ -750,6 +750,111 @@ def test_seeds():
     assert (free[0] != free[1]).any()
 
 
+# Scheduled sampling: training on the model's own tokens.
+
+
+def counting(tokens, states, context):
+    """Says the number after the token it got: the logits show which that was."""
+    return 99.0 * ops.one_hot((tokens + 1) % 20, 20), None, states
+
+
+def mixed(tokens, rate, seed=0, step=counting, words=20):
+    logits = ka.scheduled_sampling(step, [], tokens, words, rate=rate, seed=seed)
+    assert tuple(logits.shape) == (*tokens.shape, words)
+    return to_numpy(logits)
+
+
+def test_a_rate_of_0_is_teacher_forcing():
+    tokens = np.random.default_rng(0).integers(0, 20, (5, 7))
+    said = mixed(tokens, 0.0).argmax(-1)
+    np.testing.assert_array_equal(said, (tokens + 1) % 20)
+
+
+def test_a_rate_of_1_follows_the_model():
+    tokens = np.random.default_rng(0).integers(0, 20, (5, 7))
+    said = mixed(tokens, 1.0).argmax(-1)
+    np.testing.assert_array_equal(said, (tokens[:, :1] + 1 + np.arange(7)) % 20)
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.7])
+def test_a_share_of_the_tokens_is_the_models_own(rate):
+    """Drawn for each step and row by itself, never for the first step."""
+    tokens = np.full((400, 11), 5)
+    tokens[:, 0] = 8  # a count from there neither meets 5 nor starts anew
+    got = mixed(tokens, rate).argmax(-1) - 1
+    own = got != tokens
+    assert not own[:, 0].any()
+    share = own[:, 1:].mean()
+    assert abs(share - rate) < 4 * np.sqrt(rate * (1 - rate) / 4000)
+    assert (got[:, 1:][own[:, 1:]] == (got[:, :-1] + 1)[own[:, 1:]]).all()
+    assert 0 < own[:, 1].mean() < 1
+    assert 0 < own[0, 1:].mean() < 1
+    scalar = mixed(tokens, ops.convert_to_tensor(rate)).argmax(-1)
+    np.testing.assert_array_equal(scalar - 1, got)
+    other = mixed(tokens, rate, seed=1).argmax(-1)
+    assert (other - 1 != got).any()
+
+
+def test_own_tokens_are_drawn_from_the_models_distribution():
+    start = np.zeros((ROWS, 2), int)
+    logits = mixed(start, 1.0, step=chain, words=4)
+    rows = np.log(np.maximum(CHAIN, 1e-30))
+    got = np.abs(logits[:, 1, None] - rows).sum(-1).argmin(-1)
+    frequent(got[:, None], CHAIN[0])
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_scheduled_sampling_of_a_decoder(order, rate):
+    model = translator(order)
+    tokens = np.array([[1, 3, 5, 4], [1, 2, 2, 6], [1, 4, 3, 3]])
+    logits = ka.scheduled_sampling(
+        model.step,
+        [*map(tensor, START), *model.decoder.get_initial_state(3)[2:]],
+        tokens,
+        7,
+        rate=rate,
+        context=model.decoder.prepare_memory(model.sources(SENTENCES), SENTENCES != 0),
+        seed=4,
+    )
+    output = model.decoder(
+        model.words(tokens),
+        model.sources(SENTENCES),
+        memory_mask=SENTENCES != 0,
+        initial_state=list(START),
+    )
+    forced = to_numpy(model.speak(output))
+    close(logits[:, 0], forced[:, 0])
+    if rate == 0:
+        close(logits, forced)
+    else:
+        assert np.abs(to_numpy(logits) - forced)[:, 1:].max() > 1e-2
+
+
+@tensorflow_only
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_no_gradient_passes_through_the_draw(jit_compile):
+    import tensorflow as tf
+
+    weights = tf.Variable(np.log(CHAIN.clip(1e-3)))
+
+    def step(tokens, states, context):
+        return tf.gather(weights, tokens), None, states
+
+    @tf.function(jit_compile=jit_compile)
+    def slopes(tokens):
+        with tf.GradientTape() as tape:
+            logits = ka.scheduled_sampling(step, [], tokens, 4, rate=1.0, seed=3)
+            loss = tf.reduce_sum(logits[:, 1, 2])
+        return tape.gradient(loss, weights), logits
+
+    found, logits = slopes(tf.zeros((6, 2), tf.int32))
+    rows = np.abs(logits.numpy()[:, 1, None] - weights.numpy()).sum(-1).argmin(-1)
+    expected = np.zeros((4, 4))
+    np.add.at(expected, (rows, 2), 1)
+    close(found, expected)
+
+
 # Errors.
 
 

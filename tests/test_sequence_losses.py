@@ -259,29 +259,26 @@ def test_accuracies_with_another_padding(cls):
 # In `fit`.
 
 
-def model(seed=1):
-    keras.utils.set_random_seed(seed)
-    made = keras.Sequential(
-        [
-            keras.Input((None,), dtype="int32"),
-            layers.Embedding(V, 6),
-            layers.GRU(8, return_sequences=True),
-            layers.Dense(V),
-        ]
-    )
+SENTENCES = np.array([[1, 2, 3, 4, 0], [5, 6, 0, 0, 0], [2, 0, 0, 0, 0]])
+
+
+def model():
+    """Says each token in other words."""
+    inputs = keras.Input((None,), dtype="int32")
+    made = keras.Model(inputs, layers.Dense(V)(layers.Embedding(V, 12)(inputs)))
     made.compile(
-        keras.optimizers.SGD(0.5),
+        keras.optimizers.Adam(0.1),
         ka.SequenceCrossentropy(label_smoothing=0.1),
         metrics=[ka.TokenAccuracy(), ka.SequenceAccuracy()],
-        jit_compile=BACKEND != "torch",
+        jit_compile=BACKEND == "jax",
     )
     return made
 
 
 def test_fit_and_evaluate():
     made = model()
-    x = np.array([[1, 2, 3, 4, 0], [5, 6, 0, 0, 0], [2, 0, 0, 0, 0]])
-    history = made.fit(x, TARGETS, epochs=40, verbose=0).history
+    x = SENTENCES
+    history = made.fit(x, TARGETS, epochs=15, verbose=0).history
     assert history["loss"][-1] < history["loss"][0] / 2
     assert history["token_accuracy"][-1] == 1
     assert history["sequence_accuracy"][-1] == 1
@@ -300,7 +297,7 @@ def test_fit_and_evaluate():
 
 def test_saved_with_a_model(tmp_path):
     made = model()
-    x = np.array([[1, 2, 3, 4, 0], [5, 6, 0, 0, 0], [2, 0, 0, 0, 0]])
+    x = SENTENCES
     made.fit(x, TARGETS, verbose=0)
     made.save(tmp_path / "m.keras")
     loaded = keras.models.load_model(tmp_path / "m.keras")
@@ -314,14 +311,16 @@ def test_saved_with_a_model(tmp_path):
 
 
 @tensorflow_only
-def test_compiled_with_lengths_unknown():
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_compiled_with_lengths_unknown(jit_compile):
     import tensorflow as tf
 
     @tf.function(
+        jit_compile=jit_compile,
         input_signature=[
             tf.TensorSpec((None, None), tf.int64),
             tf.TensorSpec((None, None, V), tf.float32),
-        ]
+        ],
     )
     def loss(targets, x):
         return ka.SequenceCrossentropy(label_smoothing=0.1)(targets, x)
