@@ -6,7 +6,7 @@ import keras
 
 from keras_attention import masks, normalizers, scores
 from keras_attention.config import Configurable
-from keras_attention.functional import aggregate, attend
+from keras_attention.functional import aggregate, as_float, attend
 
 
 class Memory(NamedTuple):
@@ -108,6 +108,7 @@ class Attention(Configurable, keras.layers.Layer):
         check_shapes(query_shape, value_shape, key_shape)
         if not self.score.built:
             self.score.build(query_shape, key_shape)
+        self.pass_on_trainable()
 
     def call(
         self,
@@ -123,7 +124,11 @@ class Attention(Configurable, keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        key = value if key is None else key
+        query, value = (
+            as_float(query, self.compute_dtype),
+            as_float(value, self.compute_dtype),
+        )
+        key = value if key is None else as_float(key, self.compute_dtype)
         self._check(query, value, key, query_mask, value_mask, key_mask, attention_mask)
         output, weights = attend(
             query,
@@ -157,7 +162,8 @@ class Attention(Configurable, keras.layers.Layer):
         Returns:
             A `Memory`.
         """
-        key = value if key is None else key
+        value = as_float(value, self.compute_dtype)
+        key = value if key is None else as_float(key, self.compute_dtype)
         masks.check_position_mask("value_mask", value_mask, "value", value.shape)
         masks.check_position_mask("key_mask", key_mask, "key", key.shape)
         mask = masks.combine(key, key, value_mask=value_mask, key_mask=key_mask)

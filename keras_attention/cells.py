@@ -27,18 +27,17 @@ def state_widths(cell):
 def output_width(cell):
     """Width of what the cell puts out."""
     width = getattr(cell, "output_size", None)
-    return tree.flatten(state_widths(cell)[-1])[0] if width is None else width
+    return query_width(cell) if width is None else width
 
 
-def query_state(states):
-    """The state that asks: the first of the (uppermost) cell."""
-    last = states[-1]
-    return last[0] if tree.is_nested(last) else states[0]
+def query_state(cell, states):
+    """The state that asks: the first one of the cell, the uppermost of a stack."""
+    return tree.flatten(states[-1])[0] if hasattr(cell, "cells") else states[0]
 
 
 def query_width(cell):
     """Width of `query_state`."""
-    return query_state(state_widths(cell))
+    return query_state(cell, state_widths(cell))
 
 
 class States:

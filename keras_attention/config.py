@@ -42,6 +42,13 @@ class Configurable:
             config[name] = keras.saving.serialize_keras_object(value)
         return config
 
+    def pass_on_trainable(self):
+        """At the end of `build`: what is made with `trainable=False` is so in its parts."""
+        if not self.trainable:
+            # TensorFlow skips the setter where the value is the one already there.
+            self.trainable = True
+            self.trainable = False
+
 
 def check_positive_integer(name, value):
     """Raises `ValueError` unless `value` is an integer of at least 1."""

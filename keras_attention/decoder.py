@@ -7,6 +7,7 @@ from keras_attention import cells, loops, masks
 from keras_attention.attention import Attention
 from keras_attention.attentional_vector import AttentionalVector
 from keras_attention.config import Configurable, as_list
+from keras_attention.functional import as_float
 
 ORDERS = ("bahdanau", "luong")
 
@@ -134,6 +135,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             self._cell_input_width += sum(contexts)
         if not self.cell.built:
             self.cell.build((None, self._cell_input_width))
+        self.pass_on_trainable()
 
     def call(
         self,
@@ -148,7 +150,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         training=None,
     ):
         masks.check_position_mask("inputs_mask", inputs_mask, "inputs", inputs.shape)
-        keep = None
+        inputs, keep = as_float(inputs, self.compute_dtype), None
         if inputs_mask is not None:
             keep = masks.as_boolean(inputs_mask, "inputs_mask")
             inputs = masks.hide(inputs, keep)
@@ -205,7 +207,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         states, fed = self._states.split(states)
         contexts, weights = [], []
         if self.order == "bahdanau":
-            contexts, weights = self._look(cells.query_state(states), memories)
+            contexts, weights = self._look(cells.query_state(self.cell, states), memories)
         cell_inputs = ops.concatenate([inputs, *fed, *contexts], axis=-1)
         output, states = cells.run(self.cell, cell_inputs, states, self.compute_dtype)
         if self.order == "luong":
@@ -239,10 +241,8 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
     def _run_steps(self, inputs, states, memories, keep):
         """Step after step: what the cell gets depends on what was attended to."""
         batch = ops.shape(inputs)[0]
-        sizes = [
-            self._output_width(),
-            *(ops.shape(memory.value)[-2] for memory in memories),
-        ]
+        lengths = [ops.shape(memory.value)[-2] for memory in memories]
+        sizes = [self._output_width(), *lengths]
         results = [ops.zeros((batch, size), dtype=self.compute_dtype) for size in sizes]
         sequences = [x for x in (inputs, keep) if x is not None]
 

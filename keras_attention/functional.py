@@ -1,9 +1,16 @@
 """score -> mask -> normalise -> aggregate, once for every layer."""
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_attention import masks, normalizers, scores
+
+
+def as_float(x, dtype):
+    """`x`, cast to `dtype` unless it is of a float dtype."""
+    is_float = "float" in keras.backend.standardize_dtype(x.dtype)
+    return x if is_float else ops.cast(x, dtype)
 
 
 def attend(
@@ -47,7 +54,12 @@ def attend(
     Reference: Vaswani et al., 2017 (arXiv:1706.03762).
     """
     score, normalizer = scores.get(score), normalizers.get(normalizer)
-    key = value if key is None else key
+    query, value = (
+        as_float(ops.convert_to_tensor(x), score.compute_dtype) for x in (query, value)
+    )
+    key = (
+        value if key is None else as_float(ops.convert_to_tensor(key), score.compute_dtype)
+    )
     unsound = None
     if mask is not None:
         mask = masks.as_boolean(mask)

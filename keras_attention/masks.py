@@ -28,8 +28,8 @@ def padding_mask(lengths, max_length):
     [[ True False False]
      [ True  True  True]]
     """
-    lengths = ops.convert_to_tensor(lengths)
-    return ops.arange(max_length, dtype=lengths.dtype) < ops.expand_dims(lengths, -1)
+    lengths = ops.cast(ops.convert_to_tensor(lengths), "int32")
+    return ops.arange(max_length, dtype="int32") < ops.expand_dims(lengths, -1)
 
 
 def causal_mask(query_length, key_length):
@@ -223,8 +223,8 @@ def isolate(query, key, value, mask):
     Multiplying by a weight of 0 is not enough: 0 times NaN is NaN, in outputs and in
     gradients. So a query that sees no key, and a key (with its value) that no query
     sees, are replaced by zeros. A key that only some queries see is an input like any
-    other, unless it is not finite: then it is replaced as well, and the queries that do
-    see it are reported, to get NaN as their result.
+    other, unless it is not finite: then it is replaced as well, and so is a query that is
+    not finite; the queries that are so or see so are reported, to get NaN as their result.
 
     Args:
         query: `(..., Tq, Dq)`.
@@ -233,19 +233,25 @@ def isolate(query, key, value, mask):
         mask: booleans that broadcast to `(..., Tq, Tk)`.
 
     Returns:
-        The three, and booleans `(..., Tq)` for the queries that see a number that is not
-        finite, or `None` where `mask` is the same for all queries.
+        The three, and booleans `(..., Tq)` for the queries whose result is not finite, or
+        `None` where `mask` is the same for all queries.
     """
-    query = hide(query, ops.any(mask, axis=-1))
-    seen = ops.any(mask, axis=-2)
+    seeing, seen = ops.any(mask, axis=-1), ops.any(mask, axis=-2)
     if mask.shape[-2] == 1:
-        return query, *_hide_both(key, value, seen), None
-    sound = ops.all(ops.isfinite(key), axis=-1)
+        return hide(query, seeing), *_hide_both(key, value, seen), None
+    sound_query, sound = _is_finite(query), _is_finite(key)
     if value is not key:
-        sound = ops.logical_and(sound, ops.all(ops.isfinite(value), axis=-1))
+        sound = ops.logical_and(sound, _is_finite(value))
+    query = hide(query, ops.logical_and(seeing, sound_query))
     key, value = _hide_both(key, value, ops.logical_and(seen, sound))
     unsound = ops.expand_dims(ops.logical_not(sound), -2)
-    return query, key, value, ops.any(ops.logical_and(mask, unsound), axis=-1)
+    unsound = ops.any(ops.logical_and(mask, unsound), axis=-1)
+    own = ops.logical_and(seeing, ops.logical_not(sound_query))
+    return query, key, value, ops.logical_or(unsound, own)
+
+
+def _is_finite(x):
+    return ops.all(ops.isfinite(x), axis=-1)
 
 
 def _hide_both(key, value, keep):

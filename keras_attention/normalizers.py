@@ -118,14 +118,18 @@ class Sparsemax(Normalizer):
     """
 
     def normalize(self, scores, mask):
-        scores = _clipped(scores, mask)
+        scores = _clipped(scores, mask, -1.0)
         ordered, rank = _descending(scores)
         in_support = 1 + rank * ordered > ops.cumsum(ordered, axis=-1)
         support = _support(scores, mask, ordered, in_support)
+        # Rounding in a long sum may let losers in; the threshold itself puts them out.
+        for _ in range(2):
+            threshold = (_sum(support * scores) - 1) / _size(support)
+            support = support * ops.cast(scores > threshold, scores.dtype)
         # Within a given support the threshold is a plain formula of the scores, so its
         # derivative is the exact one and none has to pass through the sorting.
         threshold = (_sum(support * scores) - 1) / _size(support)
-        return ops.where(support > 0, scores - threshold, 0.0)
+        return support * ops.relu(scores - threshold)
 
 
 @register("entmax15")
@@ -153,7 +157,7 @@ class Entmax15(Normalizer):
     """
 
     def normalize(self, scores, mask):
-        scores = _clipped(scores / 2, mask)
+        scores = _clipped(scores / 2, mask, -2.0)
         ordered, rank = _descending(scores)
         mean = ops.cumsum(ordered, axis=-1) / rank
         # Deviations from the mean over the first k: k * (mean of squares - mean^2).
@@ -201,17 +205,17 @@ def _below_maximum(scores, mask):
     lowest = float(np.finfo(keras.backend.standardize_dtype(scores.dtype)).min)
     if mask is not None:
         scores = ops.where(mask, scores, lowest)
-    top = ops.maximum(ops.max(scores, axis=-1, keepdims=True), lowest)
+    top = ops.max(scores, axis=-1, keepdims=True, initial=lowest)
     return scores - ops.stop_gradient(top)
 
 
-def _clipped(scores, mask):
-    """Scores below their maximum, none under -2.
+def _clipped(scores, mask, floor):
+    """Scores below their maximum, none under `floor`.
 
-    A sparse normalizer gives nothing to a score that lies 1 or more below the largest,
-    so what stands at -2 counts for nothing, and no sum can overflow.
+    A sparse normalizer gives nothing to a score that lies 1 or more below the largest, so
+    a floor of -1 or less changes no weight, and no sum can overflow.
     """
-    return ops.maximum(_below_maximum(scores, mask), -2.0)
+    return ops.maximum(_below_maximum(scores, mask), floor)
 
 
 def _descending(scores):
@@ -222,7 +226,8 @@ def _descending(scores):
 
 def _support(scores, mask, ordered, in_support):
     """1 for each score that the leading ones of `ordered` reach down to, else 0."""
-    smallest = ops.min(ops.where(in_support, ordered, 0.0), axis=-1, keepdims=True)
+    reached = ops.where(in_support, ordered, 0.0)
+    smallest = ops.min(reached, axis=-1, keepdims=True, initial=0.0)
     support = scores >= smallest
     if mask is not None:
         support = ops.logical_and(support, mask)

@@ -7,7 +7,7 @@ from keras_attention import masks, normalizers, scores
 from keras_attention.attention import check_single_tensor
 from keras_attention.axes import PooledAxes
 from keras_attention.config import Configurable, check_positive_integer
-from keras_attention.functional import attend
+from keras_attention.functional import as_float, attend
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -115,6 +115,7 @@ class AttentionPooling(Configurable, keras.layers.Layer):
         )
         if not self.score.built:
             self.score.build(tuple(self.query.shape), shape)
+        self.pass_on_trainable()
 
     def call(self, inputs, mask=None, *, return_attention_scores=False, training=None):
         masks.check_position_mask("mask", mask, "inputs", inputs.shape)
@@ -123,7 +124,7 @@ class AttentionPooling(Configurable, keras.layers.Layer):
             mask = ops.expand_dims(axes.fold(masks.as_boolean(mask)), -2)
         output, weights = attend(
             ops.convert_to_tensor(self.query),
-            axes.fold(inputs),
+            axes.fold(as_float(inputs, self.compute_dtype)),
             score=self.score,
             normalizer=self.normalizer,
             mask=mask,

@@ -33,19 +33,25 @@ def sequence_crossentropy(
     >>> round(float(loss), 4)  # log 4
     1.3863
     """
-    logits = ops.cast(logits, "float32")
     weights = ops.cast(weights, "float32")
-    losses = ops.sparse_categorical_crossentropy(
-        ops.cast(targets, "int32"), logits, from_logits=True
-    )
-    # A loss that does not count must not count when it is infinite either.
-    losses = ops.where(weights == 0, 0.0, losses * weights)
+    losses = weights * _token_losses(targets, logits, weights != 0)
     if not average:
         return losses
     axes = tuple(AXES[axis] for axis in average)
     counted = weights if by == "weights" else ops.cast(weights != 0, "float32")
     total = ops.sum(counted, axis=axes)
     return ops.sum(losses, axis=axes) / ops.where(total == 0, 1.0, total)
+
+
+def _token_losses(targets, logits, counts, label_smoothing=0.0):
+    """Losses `(B, T)`; what does not count is 0, whatever stands there."""
+    targets = ops.where(counts, ops.cast(targets, "int32"), 0)
+    logits = ops.where(ops.expand_dims(counts, -1), ops.cast(logits, "float32"), 0.0)
+    losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    if label_smoothing:
+        even = -ops.mean(ops.log_softmax(logits, axis=-1), axis=-1)
+        losses = (1 - label_smoothing) * losses + label_smoothing * even
+    return ops.where(counts, losses, 0.0)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -94,23 +100,20 @@ class SequenceCrossentropy(Configurable, keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        weights = ops.cast(ops.not_equal(y_true, self.padding), "float32")
+        real = ops.not_equal(y_true, self.padding)
+        losses = _token_losses(y_true, y_pred, real, self.label_smoothing)
+        weights = ops.cast(real, "float32")
         if sample_weight is not None:
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, -1)
             weights = weights * sample_weight
-        loss = self._mean(sequence_crossentropy(y_true, y_pred, weights, ()), weights)
-        if not self.label_smoothing:
-            return loss
-        log_probs = ops.log_softmax(ops.cast(y_pred, "float32"), axis=-1)
-        even = self._mean(-ops.mean(log_probs, axis=-1) * weights, weights)
-        return (1 - self.label_smoothing) * loss + self.label_smoothing * even
-
-    def _mean(self, losses, weights):
-        axes = None if self.average == "tokens" else 1
-        total = ops.sum(weights, axis=axes)
-        return ops.mean(ops.sum(losses, axis=axes) / ops.where(total == 0, 1.0, total))
+        if self.average == "sequences":
+            # Every real token of a sequence has an equal share in the sequence's weight.
+            length = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)
+            weights = weights / ops.maximum(length, 1.0)
+        total = ops.sum(weights)
+        return ops.sum(losses * weights) / ops.where(total == 0, 1.0, total)
 
 
 class _PaddedMean(Configurable, keras.metrics.Mean):

@@ -61,6 +61,7 @@ class StateBridge(Configurable, keras.layers.Layer):
         for dense in self._denses:
             if not dense.built:
                 dense.build((None, width))
+        self.pass_on_trainable()
 
     def call(self, states):
         if self.units is None:

@@ -206,5 +206,22 @@ def encode_documents(
     return encoded
 
 
+def check_vocabulary(vocabulary: Sequence[str], reserved: Sequence[str] = ()) -> list[str]:
+    """`vocabulary` as a list, if its words are distinct and none of them is reserved.
+
+    Raises:
+        ValueError: If it is a string of several words, has a word twice, or a reserved one.
+    """
+    words = list(vocabulary)
+    twice = [word for word, count in Counter([*words, *reserved]).items() if count > 1]
+    if twice:
+        raise ValueError(
+            "Expected a vocabulary of distinct words"
+            + (f", without {', '.join(reserved)}" if reserved else "")
+            + f". Received: {twice[0]!r} twice"
+        )
+    return words
+
+
 def _word_ids(vocabulary: Sequence[str]) -> dict[str, int]:
     return {word: FIRST_WORD + i for i, word in enumerate(vocabulary)}

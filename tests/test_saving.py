@@ -60,7 +60,7 @@ def test_every_score_and_normalizer_in_a_fresh_process(tmp_path, fresh_process):
                 )
 
 
-@keras.saving.register_keras_serializable("keras_attention_tests")
+@keras.saving.register_keras_serializable("keras_attention_tests.saving")
 def negative_distance(query, key):
     apart = ops.expand_dims(query, -2) - ops.expand_dims(key, -3)
     return -ops.sum(ops.square(apart), axis=-1)

@@ -86,7 +86,7 @@ class _Beams:
         return {
             "t": ops.zeros((), "int32"),
             "last": self.repeat(self.search.tokens),
-            "states": states,
+            "states": [] if states is None else states,
             "tokens": tokens,
             "looked": looked,
             "lengths": ops.zeros(self.shape, "int32"),

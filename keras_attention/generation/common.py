@@ -42,7 +42,7 @@ class Search:
                 "Expected 0 <= min_length < max_length. Received: "
                 f"min_length={min_length}, max_length={max_length}"
             )
-        self.step = step
+        self.step = _keeping_states(step)
         self.tokens = ops.cast(ops.convert_to_tensor(start_tokens), "int32")
         if len(self.tokens.shape) != 1:
             raise ValueError(
@@ -87,6 +87,16 @@ class Search:
             ops.zeros((rows, self.max_length, ops.shape(a)[-1]), a.dtype)
             for a in alignments
         ]
+
+
+def _keeping_states(step):
+    """A step without states may return `None` for them."""
+
+    def keeping(tokens, states, context):
+        logits, alignments, new = step(tokens, states, context)
+        return logits, alignments, states if new is None else new
+
+    return keeping
 
 
 def write(buffers, t, columns, running):

@@ -108,7 +108,7 @@ def _follow(search, states, context, choose):
     carry = {
         "t": ops.zeros((), "int32"),
         "last": search.tokens,
-        "states": states,
+        "states": [] if states is None else states,
         "tokens": tokens,
         "looked": looked,
         "lengths": ops.zeros((search.batch,), "int32"),

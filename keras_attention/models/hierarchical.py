@@ -206,13 +206,9 @@ class HierarchicalAttention(Configurable, keras.Model):
 
 
 def _checked_vocabulary(vocabulary):
-    words = list(vocabulary)
-    if isinstance(vocabulary, str) or len(set(words)) != len(words):
-        raise ValueError(
-            "Expected `vocabulary` to be a list of distinct words. Received: "
-            f"{vocabulary if isinstance(vocabulary, str) else 'some words twice'!r}"
-        )
-    return words
+    if isinstance(vocabulary, str):
+        raise ValueError(f"Expected a list of distinct words. Received: {vocabulary!r}")
+    return text.check_vocabulary(vocabulary)
 
 
 def _encoder(units, policy):

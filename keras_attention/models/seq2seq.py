@@ -60,7 +60,7 @@ class Seq2Seq(Configurable, keras.Model):
         weights `(B, Tt, Ts)`.
 
     Raises:
-        ValueError: for an unknown split.
+        ValueError: for an unknown split, or a vocabulary with a word twice.
 
     Example:
 
@@ -95,8 +95,8 @@ class Seq2Seq(Configurable, keras.Model):
         for split in (source_split, target_split):
             if split not in SPLITS:
                 raise ValueError(f"Expected a split of {list(SPLITS)}. Received: {split!r}")
-        self.source_vocabulary = list(source_vocabulary)
-        self.target_vocabulary = list(target_vocabulary)
+        self.source_vocabulary = text.check_vocabulary(source_vocabulary)
+        self.target_vocabulary = text.check_vocabulary(target_vocabulary, (START, END))
         self.embedding_dim = embedding_dim
         self.encoder_units = encoder_units
         self.encoder_layers = encoder_layers
@@ -182,7 +182,7 @@ class Seq2Seq(Configurable, keras.Model):
     def encode_pairs(self, sources, targets):
         """What `fit` takes: `((source, target with start sign), target with end sign)`."""
         split = SPLITS[self.target_split]
-        signed = [[START, *split(t), END] for t in targets]
+        signed = [[START, *_without_signs(split(t)), END] for t in targets]
         ids = text.encode(signed, [START, END, *self.target_vocabulary])
         before = ids[:, :-1] * (ids[:, 1:] != text.PADDING)
         return (self.encode_sources(sources), before), ids[:, 1:]
@@ -234,6 +234,8 @@ class Seq2Seq(Configurable, keras.Model):
         """Target texts for a list of source texts."""
         if isinstance(texts, str):
             raise ValueError(f"Expected a list of texts. Received: {texts!r}")
+        if len(texts) == 0:
+            return []
         found = self.generate(self.encode_sources(texts), beam_width, max_length, **options)
         return self.decode_targets(found["tokens"][:, 0])
 
@@ -251,3 +253,8 @@ class Seq2Seq(Configurable, keras.Model):
             dtype=self.dtype_policy,
         )
         return keras.layers.Bidirectional(gru, dtype=self.dtype_policy)
+
+
+def _without_signs(tokens):
+    """A sign that stands in a text is an unknown word, not a sign."""
+    return ["" if token in (START, END) else token for token in tokens]

@@ -101,7 +101,8 @@ class AdditiveScore(HiddenScore):
     def hidden_vector(self):
         if not self.normalize:
             return self.v
-        return self.g * self.v * ops.rsqrt(ops.sum(ops.square(self.v)))
+        squares = ops.sum(ops.square(self.v))
+        return self.g * self.v * ops.rsqrt(ops.where(squares > 0, squares, 1.0))
 
 
 @register("concat")

@@ -245,7 +245,7 @@ def _unit_vectors(x):
     if keras.backend.standardize_dtype(dtype) in ("float16", "bfloat16"):
         x = ops.cast(x, "float32")
     # Dividing by the largest entry first keeps the squares from overflowing.
-    largest = ops.stop_gradient(ops.max(ops.abs(x), axis=-1, keepdims=True))
-    x = x / ops.where(largest > 0, largest, 1.0)
+    largest = ops.max(ops.abs(x), axis=-1, keepdims=True, initial=0.0)
+    x = x / ops.stop_gradient(ops.where(largest > 0, largest, 1.0))
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return ops.cast(x * ops.rsqrt(ops.where(squares > 0, squares, 1.0)), dtype)
