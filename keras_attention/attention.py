@@ -96,6 +96,8 @@ class Attention(Configurable, keras.layers.Layer):
 
     def __call__(self, query, *args, **kwargs):
         check_single_tensor(query, f"{self.name}(query, value)")
+        for x in (*args, *kwargs.values()):
+            check_not_ragged(x)
         if "mask" in kwargs:
             raise ValueError(
                 "Expected query_mask=, value_mask=, key_mask= or attention_mask=. "
@@ -249,12 +251,17 @@ def check_shapes(query_shape, value_shape, key_shape):
 
 
 def check_single_tensor(x, call):
-    """Raises `ValueError` for a list of tensors, or a ragged one, as first argument."""
+    """Raises `ValueError` for a list of tensors, or a ragged one, as first argument `x`."""
     if isinstance(x, (list, tuple)):
         raise ValueError(
             f"Expected tensors as separate arguments: {call}. "
             f"Received: a {type(x).__name__} of {len(x)} as first argument"
         )
+    check_not_ragged(x)
+
+
+def check_not_ragged(x):
+    """Raises `ValueError` for a ragged tensor."""
     if "Ragged" in type(x).__name__:
         raise ValueError(
             "Expected a dense tensor and a mask: x.to_tensor() and "

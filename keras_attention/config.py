@@ -34,6 +34,8 @@ class Configurable:
     behind `**kwargs` are found in the base classes.
     """
 
+    trainable: bool  # Keras's
+
     def get_config(self):
         config = super().get_config()  # type: ignore[misc]  # a mixin: Keras's own
         for name in constructor_arguments(type(self)):

@@ -87,9 +87,9 @@ class Softmax(Normalizer):
     def normalize(self, scores, mask):
         if self.temperature != 1:
             scores = scores / self.temperature
-        if mask is None:
-            return ops.softmax(scores, axis=-1)
-        exponentials = ops.where(mask, ops.exp(_below_maximum(scores, mask)), 0.0)
+        exponentials = ops.exp(_below_maximum(scores, mask))
+        if mask is not None:
+            exponentials = ops.where(mask, exponentials, 0.0)
         total = ops.sum(exponentials, axis=-1, keepdims=True)
         return exponentials / ops.where(total > 0, total, 1.0)
 
@@ -118,6 +118,7 @@ class Sparsemax(Normalizer):
     """
 
     def normalize(self, scores, mask):
+        mask = _possible(scores, mask)
         scores = _clipped(scores, mask, -1.0)
         ordered, rank = _descending(scores)
         in_support = 1 + rank * ordered > ops.cumsum(ordered, axis=-1)
@@ -157,6 +158,7 @@ class Entmax15(Normalizer):
     """
 
     def normalize(self, scores, mask):
+        mask = _possible(scores, mask)
         scores = _clipped(scores / 2, mask, -2.0)
         ordered, rank = _descending(scores)
         mean = ops.cumsum(ordered, axis=-1) / rank
@@ -209,6 +211,12 @@ def _below_maximum(scores, mask):
     return scores - ops.stop_gradient(top)
 
 
+def _possible(scores, mask):
+    """`mask`, less the places where a score of minus infinity leaves no chance."""
+    possible = ops.not_equal(scores, -float("inf"))
+    return possible if mask is None else ops.logical_and(mask, possible)
+
+
 def _clipped(scores, mask, floor):
     """Scores below their maximum, none under `floor`.
 
@@ -228,10 +236,7 @@ def _support(scores, mask, ordered, in_support):
     """1 for each score that the leading ones of `ordered` reach down to, else 0."""
     reached = ops.where(in_support, ordered, 0.0)
     smallest = ops.min(reached, axis=-1, keepdims=True, initial=0.0)
-    support = scores >= smallest
-    if mask is not None:
-        support = ops.logical_and(support, mask)
-    return ops.cast(support, scores.dtype)
+    return ops.cast(ops.logical_and(scores >= smallest, mask), scores.dtype)
 
 
 def _sum(x):

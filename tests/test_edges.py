@@ -116,7 +116,8 @@ def test_a_stack_asks_with_its_uppermost_cell(cells):
 def one_state_moved(states):
     flat = keras.tree.flatten(states)
     for i in range(len(flat)):
-        other = [x + random(*x.shape) if i == j else x for j, x in enumerate(flat)]
+        move = ops.convert_to_tensor(random(*flat[i].shape))
+        other = [x + move if i == j else x for j, x in enumerate(flat)]
         yield keras.tree.pack_sequence_as(states, other)
 
 

@@ -42,11 +42,11 @@ def expected(layer, x, mask=None):
 def test_the_formula_and_the_order_of_weights():
     x = normal(B, T, D)
     layer = made(x, units=UNITS)
-    assert [w.name for w in layer.weights][:3] == ["kernel", "bias", "query"]
+    assert [w.name for w in layer.weights][:3] == ["query", "kernel", "bias"]
     assert [w.shape for w in layer.trainable_weights] == [
+        (1, UNITS),
         (D, UNITS),
         (UNITS,),
-        (1, UNITS),
     ]
     for actual, desired in zip(both(layer, x), expected(layer, x), strict=True):
         close(actual, desired)

@@ -23,6 +23,8 @@ class Score(Configurable, keras.layers.Layer):
         largest float16, 65504.
     """
 
+    _depths: tuple[int | None, int | None] = (None, None)
+
     def build(self, query_shape, key_shape):
         self._depths = (query_shape[-1], key_shape[-1])
 
@@ -44,7 +46,8 @@ class Score(Configurable, keras.layers.Layer):
 
     def call(self, query, key):
         depths = (query.shape[-1], key.shape[-1])
-        if any(d not in (None, b) for d, b in zip(depths, self._depths, strict=True)):
+        pairs = zip(depths, self._depths, strict=True)
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
             raise ValueError(
                 f"Expected query and key of depths {self._depths}, with which "
                 f"{self.name} was built. Received: {depths}"

@@ -179,7 +179,7 @@ class BilinearScore(WeightedScore):
 
     def compare(self, query, key):
         scores = super().compare(query, key)
-        return scores + self.bias if self.use_bias else scores
+        return scores + ops.cast(self.bias, scores.dtype) if self.use_bias else scores
 
 
 @register("trilinear")
