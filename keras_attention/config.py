@@ -78,7 +78,32 @@ class Registry:
         self._aliases = {}
 
     def register(self, name, *aliases):
-        """Class decorator: look-up by `name` or an alias, and serialization by Keras."""
+        """Class decorator: look-up by name, and serialization by Keras.
+
+        Args:
+            name: what the part is called.
+            aliases: other names for it.
+
+        Returns:
+            A decorator.
+
+        Raises:
+            ValueError: if another class has one of the names.
+
+        Example:
+
+        >>> import keras
+        >>> from keras_attention import normalizers
+        >>> @normalizers.register("squares")
+        ... class Squares(normalizers.Normalizer):
+        ...     def normalize(self, scores, mask):
+        ...         scores = scores if mask is None else keras.ops.where(mask, scores, 0.0)
+        ...         squares = keras.ops.square(scores)
+        ...         return squares / keras.ops.sum(squares, axis=-1, keepdims=True)
+        >>> "squares" in normalizers.names()
+        True
+        >>> normalizers.unregister("squares")
+        """
 
         def decorate(cls):
             for key in (name, *aliases):
@@ -91,16 +116,47 @@ class Registry:
         return decorate
 
     def unregister(self, name):
-        """Forgets `name` and its aliases."""
+        """Forgets a name and its aliases; the class stays as it is.
+
+        Args:
+            name: a registered name, no alias.
+
+        Example: see `register`.
+
+        >>> from keras_attention import normalizers
+        >>> normalizers.unregister("nobody")
+        Traceback (most recent call last):
+        KeyError: 'nobody'
+        """
         del self._classes[name]
         self._aliases = {a: n for a, n in self._aliases.items() if n != name}
 
     def names(self):
-        """The registered names, without aliases."""
+        """The registered names, without aliases.
+
+        Returns:
+            A list of strings.
+
+        Example:
+
+        >>> from keras_attention import normalizers
+        >>> normalizers.names()
+        ['softmax', 'sparsemax', 'entmax15', 'sigmoid']
+        """
         return list(self._classes)
 
     def aliases(self):
-        """A dict from alias to registered name."""
+        """Other names of registered parts.
+
+        Returns:
+            A dict from alias to registered name.
+
+        Example:
+
+        >>> from keras_attention import scores
+        >>> scores.aliases()["bahdanau"]
+        'additive'
+        """
         return dict(self._aliases)
 
     def find(self, name):
@@ -119,8 +175,23 @@ class Registry:
     def get(self, identifier, dtype=None, **options):
         """Makes a part from a name, a config or an instance.
 
-        `options` that are not `None` go to the constructor when `identifier` is a name;
-        an instance or a config has to agree with them.
+        Args:
+            identifier: a name, an instance or a config.
+            dtype: dtype policy for a part made from a name.
+            options: constructor arguments for a part made from a name; an instance has to
+                agree with them. `None` means not given.
+
+        Returns:
+            The part.
+
+        Raises:
+            ValueError: for an unknown name, or an option that the part does not have.
+
+        Example:
+
+        >>> from keras_attention import normalizers
+        >>> normalizers.get("softmax", temperature=0.5).temperature
+        0.5
         """
         options = {k: v for k, v in options.items() if v is not None}
         if isinstance(identifier, str):

@@ -23,8 +23,8 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
     * `order="luong"`: `s_t = cell(x_t, s_{t-1})`, and the query is `s_t`;
     * `input_feeding=True` feeds `a_{t-1}` to the cell too.
 
-    `call` runs over whole target sequences (teacher forcing). `step` is the same
-    computation for one step, without state of its own, for searches and loops.
+    `call` runs over whole target sequences (teacher forcing); `step` is the same for one
+    step, and keeps nothing.
 
     Args:
         cell: an RNN cell, e.g. `keras.layers.GRUCell(256)`, or a list of cells to stack.
@@ -59,6 +59,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import AttentionDecoder
     >>> decoder = AttentionDecoder(keras.layers.GRUCell(8), "additive")

@@ -11,6 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
+__all__ = ["as_boolean", "causal_mask", "padding_mask", "window_mask"]
+
 
 def padding_mask(lengths, max_length):
     """True for the first `lengths` steps of `max_length`.
@@ -24,6 +26,7 @@ def padding_mask(lengths, max_length):
 
     Example:
 
+    >>> import keras
     >>> print(keras.ops.convert_to_numpy(padding_mask([1, 3], 3)))
     [[ True False False]
      [ True  True  True]]
@@ -48,6 +51,7 @@ def causal_mask(query_length, key_length):
 
     Example:
 
+    >>> import keras
     >>> print(keras.ops.convert_to_numpy(causal_mask(2, 3)))
     [[ True  True False]
      [ True  True  True]]
@@ -71,6 +75,7 @@ def window_mask(query_length, key_length, before=None, after=None):
 
     Example:
 
+    >>> import keras
     >>> print(keras.ops.convert_to_numpy(window_mask(3, 3, before=1, after=0)))
     [[ True False False]
      [ True  True False]
@@ -101,6 +106,12 @@ def as_boolean(mask, name="mask"):
         ValueError: for floats with negative numbers, which stand for "masked" in an
             additive mask and would be read as "keep". While a graph is traced there are
             no numbers to look at; a negative number then never keeps a position.
+
+    Example:
+
+    >>> import keras
+    >>> print(keras.ops.convert_to_numpy(as_boolean([[1, 0, 2]])))
+    [[ True False  True]]
     """
     mask = ops.convert_to_tensor(mask)
     dtype = keras.backend.standardize_dtype(mask.dtype)

@@ -11,6 +11,18 @@ from keras import ops
 
 from keras_attention.config import Configurable, Registry
 
+__all__ = [
+    "Entmax15",
+    "Normalizer",
+    "Sigmoid",
+    "Softmax",
+    "Sparsemax",
+    "get",
+    "names",
+    "register",
+    "unregister",
+]
+
 
 @keras.saving.register_keras_serializable("keras_attention")
 class Normalizer(Configurable, keras.layers.Layer):
@@ -25,6 +37,19 @@ class Normalizer(Configurable, keras.layers.Layer):
 
     Returns:
         Weights of the shape of `scores`, in the layer's dtype.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_attention import normalizers
+    >>> class Even(normalizers.Normalizer):
+    ...     def normalize(self, scores, mask):
+    ...         ones = keras.ops.ones_like(scores)
+    ...         ones = ones if mask is None else keras.ops.where(mask, ones, 0.0)
+    ...         return ones / keras.ops.sum(ones, axis=-1, keepdims=True)
+    >>> print(keras.ops.convert_to_numpy(Even()(np.array([[3.0, 1.0]]))))
+    [[0.5 0.5]]
     """
 
     def __init__(self, **kwargs):
@@ -66,6 +91,7 @@ class Softmax(Normalizer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import Softmax
     >>> scores = np.log([[1.0, 2.0, 5.0]])
@@ -109,6 +135,7 @@ class Sparsemax(Normalizer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import Sparsemax
     >>> print(keras.ops.convert_to_numpy(Sparsemax()(np.array([[1.0, 0.5, -1.0]]))))
@@ -148,6 +175,7 @@ class Entmax15(Normalizer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import Entmax15
     >>> weights = Entmax15()(np.array([[1.0, 0.5, -1.0]]))
@@ -188,6 +216,7 @@ class Sigmoid(Normalizer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import Sigmoid
     >>> print(keras.ops.convert_to_numpy(Sigmoid()(np.array([[0.0, -200.0]]))))

@@ -41,6 +41,7 @@ def beam_search(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import beam_search
     >>> def count_down(tokens, states, context):

@@ -16,6 +16,12 @@ class Sequences(NamedTuple):
         log_probs: `(B, W)`, logarithms of the sequences' probabilities.
         scores: `(B, W)`, what beams are ordered by: `log_probs` after the penalties.
         alignments: `(B, W, T, Tk)`, 0 behind the end; a list of such, or `None`.
+
+    Example:
+
+    >>> from keras_attention import Sequences
+    >>> Sequences._fields
+    ('tokens', 'lengths', 'log_probs', 'scores', 'alignments')
     """
 
     tokens: Any

@@ -29,6 +29,7 @@ def greedy_search(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import greedy_search
     >>> def count_down(tokens, states, context):
@@ -75,6 +76,7 @@ def sample(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import sample
     >>> def coin(tokens, states, context):

@@ -30,6 +30,7 @@ def scheduled_sampling(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import scheduled_sampling
     >>> def count_down(tokens, states, context):

@@ -26,6 +26,7 @@ class MeanPooling(Configurable, keras.layers.Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention.models import MeanPooling
     >>> x = np.array([[[1.0], [3.0], [99.0]]])

@@ -14,7 +14,10 @@ import importlib
 import json
 from pathlib import Path
 
-RECIPES = {"reviews": "keras_attention.recipes.reviews"}
+RECIPES = {
+    "reviews": "keras_attention.recipes.reviews",
+    "g2p": "keras_attention.recipes.g2p",
+}
 
 # A checkout of the repository has it beside the package.
 SAVED_MODELS = Path(__file__).resolve().parents[2] / "saved_models"

@@ -21,6 +21,21 @@ class Score(Configurable, keras.layers.Layer):
     Returns:
         Scores `(..., Tq, Tk)`; in float32 for float16 inputs, whose products can pass the
         largest float16, 65504.
+
+    Raises:
+        ValueError: for depths other than those it was built with.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_attention import scores
+    >>> class NegativeDistance(scores.Score):
+    ...     def compare(self, query, key):
+    ...         apart = keras.ops.expand_dims(query, -2) - keras.ops.expand_dims(key, -3)
+    ...         return -keras.ops.sum(keras.ops.abs(apart), axis=-1)
+    >>> print(keras.ops.convert_to_numpy(NegativeDistance()(np.ones((1, 2)), np.eye(2))))
+    [[-1. -1.]]
     """
 
     _depths: tuple[int | None, int | None] = (None, None)

@@ -25,6 +25,7 @@ class FunctionScore(Score):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import FunctionScore
     >>> @keras.saving.register_keras_serializable("my_package")

@@ -27,6 +27,7 @@ class DotScore(Score):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import DotScore
     >>> query, keys = np.ones((1, 3)), np.array([[7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])
@@ -66,6 +67,7 @@ class ScaledDotScore(Score):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import ScaledDotScore
     >>> query, keys = np.ones((1, 4)), np.array([[1.0, 2.0, 3.0, 4.0]])
@@ -103,6 +105,7 @@ class CosineScore(Score):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attention import CosineScore
     >>> query, keys = np.ones((1, 3)), np.array([[7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])

