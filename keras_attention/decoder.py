@@ -54,8 +54,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         list for several memories) and the list of states, as `initial_state` takes it.
 
     Raises:
-        ValueError: for an unknown order, arguments that leave attention without effect, or
-            states whose number or widths do not fit.
+        ValueError: for arguments without effect, or states or memories that do not fit.
 
     Example:
 

@@ -59,7 +59,7 @@ def untrained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("untrained")
     model = g2p.create(sorted(LETTERS.values()), 8, 4, 4)
     model.build()
-    g2p.without_optimizer(model).save(folder / g2p.FILE)
+    recipes.without_optimizer(model).save(folder / g2p.FILE)
     return folder
 
 

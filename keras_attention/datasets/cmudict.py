@@ -6,7 +6,7 @@ list of its pronunciations, strings such as `"K AE T"`, the usual one first.
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 Part = tuple[list[str], list[list[str]]]
@@ -82,7 +82,7 @@ def read(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def split(
-    dictionary: dict[str, Sequence[str]],
+    dictionary: Mapping[str, Sequence[str]],
     test_size: int,
     development_size: int,
     seed: int = SEED,

@@ -72,3 +72,24 @@ def write_description(name, directory, description):
     """Writes `NAME.json` beside the model."""
     file = Path(directory) / f"{name}.json"
     file.write_text(json.dumps(description, indent=2) + "\n", "utf-8")
+
+
+def extremes_first(batches, sizes):
+    """The batches, one of the smallest and one of the largest first.
+
+    Keras's trainer for TensorFlow reads off the first two batches which axes vary.
+
+    >>> extremes_first(["b", "c", "a"], [2, 3, 1])
+    ['c', 'a', 'b']
+    """
+    ends = sorted({sizes.index(min(sizes)), sizes.index(max(sizes))}) if sizes else []
+    rest = [batch for place, batch in enumerate(batches) if place not in ends]
+    return [batches[place] for place in ends] + rest
+
+
+def without_optimizer(model):
+    """The same model, not compiled: a file of a third of the size."""
+    copy = type(model).from_config(model.get_config())
+    copy.build((None, None, None))
+    copy.set_weights(model.get_weights())
+    return copy

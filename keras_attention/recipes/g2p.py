@@ -74,10 +74,8 @@ class Batches(keras.utils.PyDataset):
             self.batches += [(size, row) for row in rows]
         if self.generator is not None:
             self.generator.shuffle(self.batches)
-        # Keras's trainer for TensorFlow reads off the first two which axes vary.
         sizes = [size for size, _ in self.batches]
-        for place in sorted({int(np.argmin(sizes)), int(np.argmax(sizes))}):
-            self.batches.insert(0, self.batches.pop(place))
+        self.batches = recipes.extremes_first(self.batches, sizes)
 
 
 def train(output, rounds=ROUNDS, limit=None, verbose=1):
@@ -170,7 +168,7 @@ def fit(model, training, development, epochs, rate, file, verbose):
     model.compile_for_training(optimizer, label_smoothing=0.1, jit_compile=False)
 
     def save(epoch, logs):
-        without_optimizer(model).save(file)
+        recipes.without_optimizer(model).save(file)
 
     model.fit(
         training,
@@ -183,14 +181,6 @@ def fit(model, training, development, epochs, rate, file, verbose):
             keras.callbacks.LambdaCallback(on_epoch_end=save),
         ],
     )
-
-
-def without_optimizer(model):
-    """The same model, not compiled: a file of a third of the size."""
-    copy = type(model).from_config(model.get_config())
-    copy.build()
-    copy.set_weights(model.get_weights())
-    return copy
 
 
 def evaluate(limit=None, directory=None):

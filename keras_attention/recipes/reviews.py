@@ -59,6 +59,8 @@ class Batches(keras.utils.PyDataset):
         self.batches = [order[start : start + self.batch_size] for start in starts]
         if self.generator is not None:
             self.generator.shuffle(self.batches)
+        longest = [self.sentences[chosen].max() for chosen in self.batches]
+        self.batches = recipes.extremes_first(self.batches, longest)
 
 
 def train(output, epochs=3, limit=None, verbose=1):
@@ -91,7 +93,7 @@ def train(output, epochs=3, limit=None, verbose=1):
         training = Batches(ids[held_out:], labels[held_out:], seed=SEED)
         checkpoint = output / f"{pooling}.weights.h5"
         fit(model, training, validation, epochs, checkpoint, verbose)
-        without_optimizer(model).save(output / file)
+        recipes.without_optimizer(model).save(output / file)
         checkpoint.unlink()
         minutes[f"minutes_{pooling}"] = round((time.monotonic() - start) / 60, 1)
     figures = evaluate(limit, output)
@@ -139,14 +141,6 @@ def fit(model, training, validation, epochs, checkpoint, verbose):
         ],
     )
     model.load_weights(checkpoint)
-
-
-def without_optimizer(model):
-    """The same model, not compiled: a file of a third of the size."""
-    copy = type(model).from_config(model.get_config())
-    copy.build((None, None, None))
-    copy.set_weights(model.get_weights())
-    return copy
 
 
 def evaluate(limit=None, directory=None):
