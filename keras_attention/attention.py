@@ -184,12 +184,14 @@ class Attention(Configurable, keras.layers.Layer):
         Returns:
             The output `(B, Tq, Dv)` and the weights `(B, Tq, Tk)`.
         """
+        # An explicit None would switch dropout off, here and in all layers after this one.
+        options = {} if training is None else {"training": training}
         return aggregate(
             self.score.match(query, memory.projected_key),
             memory.value,
             normalizer=self.normalizer,
             mask=memory.mask,
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
+            dropout=lambda weights: self.dropout_layer(weights, **options),
         )
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):

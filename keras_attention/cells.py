@@ -10,7 +10,8 @@ def as_cell(cell):
         cell = keras.saving.deserialize_keras_object(cell)
     if isinstance(cell, (list, tuple)):
         cell = keras.layers.StackedRNNCells([as_cell(c) for c in cell])
-    if not hasattr(cell, "state_size") or not callable(cell):
+    is_cell = hasattr(cell, "state_size") and callable(cell)
+    if not is_cell or isinstance(cell, keras.layers.RNN):
         raise ValueError(
             "Expected an RNN cell such as keras.layers.GRUCell(256), or a list of cells. "
             f"Received: {cell!r}"

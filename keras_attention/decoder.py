@@ -107,13 +107,9 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         # Without input feeding, Luong's cell runs whatever is attended to.
         self._cell_runs_alone = order == "luong" and not input_feeding
         if self._cell_runs_alone:
-            self._rnn = keras.layers.RNN(
-                self.cell,
-                return_sequences=True,
-                return_state=True,
-                zero_output_for_mask=True,
-                dtype=self.dtype_policy,
-            )
+            options = dict(return_state=True, zero_output_for_mask=True)
+            options |= dict(return_sequences=True, dtype=self.dtype_policy)
+            self._rnn = keras.layers.RNN(self.cell, **options)
         self.supports_masking = True
 
     def build(self, inputs_shape, memory_shape):
@@ -288,11 +284,11 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         training=None,
     ):
         masks.check_position_mask("inputs_mask", inputs_mask, "inputs", inputs.shape)
+        if memory_mask is not None:
+            for value, mask in zip(as_list(memory), as_list(memory_mask), strict=True):
+                masks.check_position_mask("memory_mask", mask, "memory", value.shape)
         batch, steps, _ = inputs.shape
-
-        def symbolic(*shape):
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
+        symbolic = self._symbolic
         output = symbolic(*self.compute_output_shape(inputs.shape, None))
         weights = [symbolic(batch, steps, m.shape[-2]) for m in as_list(memory)]
         states = tree.map_structure(lambda w: symbolic(batch, w), self._states.widths)
@@ -303,6 +299,9 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             weights if return_attention_scores else None,
             states if return_state else None,
         )
+
+    def _symbolic(self, *shape):
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def _pack(self, output, weights, states):
         result = [output]

@@ -127,7 +127,9 @@ class _PaddedMean(Configurable, keras.metrics.Mean):
         y_true = ops.cast(y_true, "int32")
         real = ops.not_equal(y_true, self.padding)
         right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), y_true)
-        super().update_state(*self.measure(right, real))
+        # Flat: Keras weighs rows by their mean, which depends on how far they are padded.
+        right, real = self.measure(right, real)
+        super().update_state(ops.reshape(right, (-1,)), ops.reshape(real, (-1,)))
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -212,6 +212,8 @@ def check_vocabulary(vocabulary: Sequence[str], reserved: Sequence[str] = ()) ->
     Raises:
         ValueError: If it is a string of several words, has a word twice, or a reserved one.
     """
+    if not isinstance(vocabulary, Iterable):
+        raise ValueError(f"Expected a list of distinct words. Received: {vocabulary!r}")
     words = list(vocabulary)
     twice = [word for word, count in Counter([*words, *reserved]).items() if count > 1]
     if twice:

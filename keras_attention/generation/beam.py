@@ -151,13 +151,31 @@ class _Beams:
         scores = totals / ops.expand_dims(length**self.length_penalty, -1)
         if not self.coverage_penalty:
             return scores
-        seen = sum(ops.cast(ops.sum(x, axis=1), "float32") for x in looked)
-        log_seen = ops.log(ops.where(seen > 0, ops.minimum(seen, 1.0), 1.0))
-        covered = ops.reshape(ops.sum(log_seen, axis=-1), self.shape)
+        covered = ops.reshape(sum(map(_log_coverage, looked)), self.shape)
         covered = ops.where(finished, self.coverage_penalty * covered, 0.0)
         return scores + ops.expand_dims(covered, -1)
 
+    def _rescored(self, carry):
+        """What ended in the last step gets its coverage penalty, like what ended before.
+
+        Otherwise a row's result would depend on how long other rows go on.
+        """
+        totals = ops.expand_dims(carry["log_probs"], -1)
+        scores = self._scores(totals, carry["lengths"], carry["looked"], carry["finished"])
+        scores, order = ops.top_k(scores[..., 0], self.width)
+        rows = ops.expand_dims(ops.arange(self.shape[0]) * self.width, 1) + order
+        rows = ops.reshape(rows, (-1,))
+        return {
+            "tokens": ops.take(carry["tokens"], rows, axis=0),
+            "looked": [ops.take(x, rows, axis=0) for x in carry["looked"]],
+            "lengths": ops.take_along_axis(carry["lengths"], order, axis=1),
+            "log_probs": ops.take_along_axis(carry["log_probs"], order, axis=1),
+            "scores": scores,
+        }
+
     def result(self, carry):
+        carry = self._rescored(carry)
+
         def by_beam(x):
             return ops.reshape(x, (*self.shape, *ops.shape(x)[1:]))
 
@@ -168,3 +186,10 @@ class _Beams:
             carry["scores"],
             unlist([by_beam(x) for x in carry["looked"]]),
         )
+
+
+def _log_coverage(alignments):
+    """`sum_j log(min(sum_t alignment_tj, 1))` of `(N, T, Tk)`, over places seen at all."""
+    seen = ops.sum(ops.cast(alignments, "float32"), axis=1)
+    log_seen = ops.log(ops.where(seen > 0, ops.minimum(seen, 1.0), 1.0))
+    return ops.sum(log_seen, axis=-1)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import cells, text
-from keras_attention.config import Configurable
+from keras_attention.config import Configurable, check_positive_integer
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.models.searcher import Searchers
 from keras_attention.sequence_losses import (
@@ -181,6 +181,11 @@ class Seq2Seq(Configurable, keras.Model):
 
     def encode_pairs(self, sources, targets):
         """What `fit` takes: `((source, target with start sign), target with end sign)`."""
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"Expected a target for each source. Received: {len(sources)} sources and "
+                f"{len(targets)} targets"
+            )
         split = SPLITS[self.target_split]
         signed = [[START, *_without_signs(split(t)), END] for t in targets]
         ids = text.encode(signed, [START, END, *self.target_vocabulary])
@@ -208,6 +213,7 @@ class Seq2Seq(Configurable, keras.Model):
             max_length: length of the longest target, end sign included.
             **options: more arguments of `beam_search` or `greedy_search`.
         """
+        check_positive_integer("beam_width", beam_width)
         return self._searchers.get(
             self,
             start_token=START_ID,

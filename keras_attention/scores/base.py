@@ -139,6 +139,17 @@ class WeightedScore(Score):
         )
 
 
+def multiply(x, kernel):
+    """`x @ kernel` as a product of two matrices.
+
+    Of other ranks TensorFlow makes a `tensordot`, whose gradient XLA does not compile
+    inside a loop, or (2.18 to 2.20, with AVX-512) writes past the end of its memory.
+    """
+    *axes, depth = ops.shape(x)
+    product = ops.matmul(ops.reshape(x, (-1, depth)), kernel)
+    return ops.reshape(product, (*axes, kernel.shape[-1]))
+
+
 _registry = Registry("score", Score)
 register = _registry.register
 unregister = _registry.unregister

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.config import check_positive_integer
-from keras_attention.scores.base import WeightedScore, register
+from keras_attention.scores.base import WeightedScore, multiply, register
 
 
 class HiddenScore(WeightedScore):
@@ -39,9 +39,8 @@ class HiddenScore(WeightedScore):
     def compare(self, query, key):
         hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
         # A matrix product: half the time of multiplying by `v` and adding up.
-        return ops.squeeze(
-            ops.matmul(hidden, ops.expand_dims(self.hidden_vector(), -1)), -1
-        )
+        vector = ops.expand_dims(self.hidden_vector(), -1)
+        return ops.squeeze(multiply(hidden, vector), -1)
 
 
 @register("additive", "bahdanau")
@@ -93,10 +92,10 @@ class AdditiveScore(HiddenScore):
             self.g = self.add_weight(name="g", shape=(), initializer=start)
 
     def project_query(self, query):
-        return ops.matmul(query, self.query_kernel)
+        return multiply(query, self.query_kernel)
 
     def project_key(self, key):
-        return self.add_hidden_bias(ops.matmul(key, self.key_kernel))
+        return self.add_hidden_bias(multiply(key, self.key_kernel))
 
     def hidden_vector(self):
         if not self.normalize:
@@ -149,10 +148,10 @@ class ConcatScore(HiddenScore):
         self.add_hidden_weights(units)
 
     def project_query(self, query):
-        return ops.matmul(query, self.kernel[: query.shape[-1]])
+        return multiply(query, self.kernel[: query.shape[-1]])
 
     def project_key(self, key):
-        return self.add_hidden_bias(ops.matmul(key, self.kernel[-key.shape[-1] :]))
+        return self.add_hidden_bias(multiply(key, self.kernel[-key.shape[-1] :]))
 
 
 @register("feed_forward")
@@ -221,9 +220,9 @@ class FeedForwardScore(WeightedScore):
                 self.gate_bias = self.add_bias((units,), name="gate_bias")
 
     def project_key(self, key):
-        hidden = ops.matmul(key, self.kernel)
+        hidden = multiply(key, self.kernel)
         hidden = ops.tanh(hidden + self.bias if self.use_bias else hidden)
         if not self.gated:
             return hidden
-        gate = ops.matmul(key, self.gate_kernel)
+        gate = multiply(key, self.gate_kernel)
         return hidden * ops.sigmoid(gate + self.gate_bias if self.use_bias else gate)

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention.scores.base import Score, WeightedScore, register
+from keras_attention.scores.base import Score, WeightedScore, multiply, register
 
 
 @register("dot")
@@ -178,7 +178,7 @@ class BilinearScore(WeightedScore):
         return query * self.scale if self.use_scale else query
 
     def project_key(self, key):
-        return ops.matmul(key, ops.transpose(self.kernel))
+        return multiply(key, ops.transpose(self.kernel))
 
     def compare(self, query, key):
         scores = super().compare(query, key)

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attention.config import check_positive_integer
-from keras_attention.scores.base import WeightedScore, register
+from keras_attention.scores.base import WeightedScore, multiply, register
 
 
 @register("location")
@@ -49,7 +49,7 @@ class LocationScore(WeightedScore):
         self.kernel = self.add_kernel("kernel", (query_shape[-1], self.max_length))
 
     def project_query(self, query):
-        return ops.matmul(query, self.kernel)
+        return multiply(query, self.kernel)
 
     def compare(self, query, key):
         if key.shape[-2] is not None and key.shape[-2] > self.max_length:
