@@ -8,7 +8,9 @@ from keras_attention import masks, normalizers, scores
 
 
 def as_float(x, dtype):
-    """`x`, cast to `dtype` unless it is of a float dtype."""
+    """`x` as a tensor, cast to `dtype` unless it is one of a float dtype."""
+    if not ops.is_tensor(x):
+        return ops.convert_to_tensor(x, dtype)
     is_float = "float" in keras.backend.standardize_dtype(x.dtype)
     return x if is_float else ops.cast(x, dtype)
 
@@ -54,12 +56,9 @@ def attend(
     Reference: Vaswani et al., 2017 (arXiv:1706.03762).
     """
     score, normalizer = scores.get(score), normalizers.get(normalizer)
-    query, value = (
-        as_float(ops.convert_to_tensor(x), score.compute_dtype) for x in (query, value)
-    )
-    key = (
-        value if key is None else as_float(ops.convert_to_tensor(key), score.compute_dtype)
-    )
+    dtype = score.compute_dtype
+    query, value = as_float(query, dtype), as_float(value, dtype)
+    key = value if key is None else as_float(key, dtype)
     unsound = None
     if mask is not None:
         mask = masks.as_boolean(mask)
