@@ -955,7 +955,8 @@ def test_attention_drops_other_places_at_each_step(arrangement):
     )
     decoder = ka.AttentionDecoder(cell, attention, **arrangement)
     x = np.ones((B, 6, DX), "float32")
-    assert not np.diff(to_numpy(decoder(x, memory())), axis=1).any()
+    # Rows of one product may differ by rounding, which drops nothing.
+    assert np.abs(np.diff(to_numpy(decoder(x, memory())), axis=1)).max() < 1e-6
     output = to_numpy(decoder(x, memory(), training=True))
     assert (np.abs(np.diff(output, axis=1)).max(axis=(0, 2)) > 1e-4).all()
 
