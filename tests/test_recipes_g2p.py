@@ -133,13 +133,13 @@ def test_batches_hold_every_word_and_are_cut_to_few_lengths(seed):
 def test_training_leaves_a_model_and_its_description(installed, tmp_path, monkeypatch):
     create = g2p.create
     monkeypatch.setattr(g2p, "create", lambda phonemes: create(phonemes, 16, 8, 8))
-    figures = g2p.train(tmp_path / "out", rounds=[(1, 1e-3)], verbose=0)
+    figures = g2p.train(tmp_path / "out", epochs=1, verbose=0)
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
     assert names == ["g2p.json", "g2p.keras"]
     description = recipes.describe("g2p", tmp_path / "out")
     assert description["figures"] == figures
     assert list(figures) == ["wer", "per", "wer_beam5", "per_beam5"]
-    assert description["training"]["rounds"] == [[1, 1e-3]]
+    assert description["training"]["epochs"] == 1
     model = keras.models.load_model(tmp_path / "out" / "g2p.keras")
     assert not model.compiled
     assert model.target_vocabulary == sorted(LETTERS.values())

@@ -70,8 +70,9 @@ class Seq2Seq(Configurable, keras.Model):
     >>> model.compile_for_training("adam")
     >>> pairs = model.encode_pairs(["abc", "ca"], ["cba", "ac"])
     >>> history = model.fit(*pairs, verbose=0)
-    >>> [len(text) <= 5 for text in model.translate(["abc", "ca"], max_length=5)]
-    [True, True]
+    >>> found = model.generate(model.encode_sources(["abc", "ca"]), max_length=5)
+    >>> found["tokens"].shape, found["alignments"].shape
+    ((2, 1, 5), (2, 1, 5, 3))
 
     Reference: Bahdanau et al., 2015 (arXiv:1409.0473); Luong et al., 2015
     (arXiv:1508.04025).

@@ -1,8 +1,8 @@
 """From spelling to sounds: grapheme-to-phoneme conversion on the CMU dictionary.
 
 A bidirectional GRU reads the letters, a GRU with Luong's attention says the phonemes.
-Of 124,924 words 110,424 train, 2,500 choose and 12,000 test: see `datasets.cmudict`. A
-word is trained on with its usual pronunciation and counts as right with any listed one.
+Of 124,924 words 110,424 train, 2,500 choose and 12,000 test: see `datasets.cmudict`.
+Every listed pronunciation of a word is an example to train on, and counts as right.
 """
 
 import time
@@ -19,8 +19,8 @@ from keras_attention.visualization.alignment import plot_alignment, shade_alignm
 
 FILE = "g2p.keras"
 SEED = cmudict.SEED
-# Epochs of each round, and the learning rate that falls to 0 in it.
-ROUNDS = ((13, 2.5e-3), (6, 1e-3))
+EPOCHS = 36
+LEARNING_RATE = 2.5e-3
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"
 # Numbers of letters and of phonemes with the end sign that batches are padded to: few,
 # since each is compiled on its own. Half of all words fit the first.
@@ -78,13 +78,13 @@ class Batches(keras.utils.PyDataset):
         self.batches = recipes.extremes_first(self.batches, sizes)
 
 
-def train(output, rounds=ROUNDS, limit=None, verbose=1):
+def train(output, epochs=EPOCHS, limit=None, verbose=1):
     """Trains the model and measures it on the test words.
 
     Args:
         output: The folder for `g2p.keras` and `g2p.json`. `g2p.keras` is written
             after every epoch, so that a training that breaks off leaves a model.
-        rounds: Like `ROUNDS`. Each goes on from the weights of the one before.
+        epochs: How often to go through the words.
         limit: Use only so many of the words of each part.
         verbose: As in `keras.Model.fit`.
 
@@ -94,31 +94,25 @@ def train(output, rounds=ROUNDS, limit=None, verbose=1):
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    parts = cmudict.load()
-    model = None
-    for number in range(len(rounds)):
-        model = train_round(model, parts, rounds, number, output / FILE, limit, verbose)
+    keras.utils.set_random_seed(SEED)
+    parts = [(words[:limit], listed[:limit]) for words, listed in cmudict.load()]
+    training, development, _ = parts
+    model = create(phonemes_of(training[1]))
+    model.build()
+    fit(
+        model,
+        Batches(model.encode_pairs(*every_pronunciation(*training)), seed=SEED),
+        Batches(model.encode_pairs(*usual_pronunciation(*development)), sizes=[()]),
+        epochs,
+        output / FILE,
+        verbose,
+    )
     minutes = round((time.monotonic() - start) / 60, 1)
     figures = evaluate(limit, output)
-    sizes = [len(words[:limit]) for words, _ in parts]
-    description = _description(model, sizes, rounds, minutes, figures)
+    sizes = [len(words) for words, _ in parts]
+    description = _description(model, sizes, epochs, minutes, figures)
     recipes.write_description("g2p", output, description)
     return figures
-
-
-def train_round(before, parts, rounds, number, file, limit=None, verbose=1):
-    """The model after one round; `before` is the one after the round before."""
-    epochs, rate = rounds[number]
-    seed = SEED + number
-    keras.utils.set_random_seed(seed)
-    model = create(phonemes_of(parts[0][1]))
-    model.build()
-    if before is not None:
-        model.set_weights(before.get_weights())
-    training = Batches(pairs_of(model, parts[0], limit), seed=seed)
-    development = Batches(pairs_of(model, parts[1], limit), sizes=[()])
-    fit(model, training, development, epochs, rate, file, verbose)
-    return model
 
 
 def create(phonemes, units=256, encoder_units=144, embedding_dim=64):
@@ -133,7 +127,7 @@ def create(phonemes, units=256, encoder_units=144, embedding_dim=64):
         embedding_dim=embedding_dim,
         encoder_units=encoder_units,
         encoder_layers=2,
-        dropout=0.2,
+        dropout=0.15,
         source_split="characters",
         target_split="words",
         seed=SEED,
@@ -149,18 +143,27 @@ def phonemes_of(listed):
     return sorted({p for several in listed for one in several for p in one.split()})
 
 
-def pairs_of(model, part, limit=None):
-    """Arrays of words and of their usual pronunciations: the first of those listed."""
-    words, listed = part
-    return model.encode_pairs(words[:limit], [several[0] for several in listed[:limit]])
+def every_pronunciation(words, listed):
+    """A pair for each pronunciation.
+
+    >>> every_pronunciation(["read", "cat"], [["R EH D", "R IY D"], ["K AE T"]])
+    (['read', 'read', 'cat'], ['R EH D', 'R IY D', 'K AE T'])
+    """
+    repeated = [word for word, several in zip(words, listed, strict=True) for _ in several]
+    return repeated, [one for several in listed for one in several]
 
 
-def fit(model, training, development, epochs, rate, file, verbose):
+def usual_pronunciation(words, listed):
+    """A pair for each word, with the first of its pronunciations."""
+    return words, [several[0] for several in listed]
+
+
+def fit(model, training, development, epochs, file, verbose):
     """Trains, and leaves the model with its averaged weights."""
     steps = epochs * len(training)
     warm_up = min(400, steps // 10)
     schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, steps - warm_up, warmup_target=rate, warmup_steps=warm_up
+        0.0, steps - warm_up, warmup_target=LEARNING_RATE, warmup_steps=warm_up
     )
     optimizer = keras.optimizers.Adam(
         schedule, clipnorm=1.0, use_ema=True, ema_momentum=0.998
@@ -276,7 +279,7 @@ def _said(model, words, beam_width):
     return model.translate(words, beam_width, MAX_LENGTH, batch_size=500)
 
 
-def _description(model, sizes, rounds, minutes, figures):
+def _description(model, sizes, epochs, minutes, figures):
     trained, chosen, tested = sizes
     return {
         "model": (
@@ -288,6 +291,6 @@ def _description(model, sizes, rounds, minutes, figures):
             f"words to train, {chosen:,} for validation, {tested:,} to test"
         ),
         "figures": figures,
-        "training": {"rounds": rounds, "minutes": minutes, "seed": SEED},
+        "training": {"epochs": epochs, "minutes": minutes, "seed": SEED},
         "command": "python -m keras_attention train g2p --output saved_models",
     }
