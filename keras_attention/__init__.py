@@ -22,6 +22,7 @@ Each stage has its file, and a file imports only files of a lower level:
     attention           3  Attention(query, value, key)
     pooling             4  AttentionPooling: sequence to vector
     decoder             5  AttentionDecoder: any RNN cell, a pure step
+    inspection          5  the weights of every attention layer of a model
     generation          5  greedy search, sampling and beam search over a pure step
     models              6  whole models
     recipes             7  how the shipped models were trained and are measured
@@ -39,6 +40,7 @@ from keras_attention.generation import (
     sample,
     scheduled_sampling,
 )
+from keras_attention.inspection import attention_scores
 from keras_attention.masks import causal_mask, padding_mask, window_mask
 from keras_attention.normalizers import (
     Entmax15,
@@ -97,6 +99,7 @@ __all__ = [
     "TokenAccuracy",
     "TrilinearScore",
     "attend",
+    "attention_scores",
     "beam_search",
     "causal_mask",
     "greedy_search",

@@ -26,6 +26,13 @@ def constructor_arguments(cls):
     return [name for name in dict.fromkeys(names) if name != "self"]
 
 
+def required_arguments(cls):
+    """Names of the arguments without which `cls(...)` fails."""
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [p.name for p in named if p.default is p.empty]
+
+
 class Configurable:
     """Writes `get_config` from the signature of `__init__`.
 
@@ -221,6 +228,13 @@ class Registry:
             raise ValueError(
                 f"Expected no {sorted(unknown)} with {self.kind} {name!r}, which has no "
                 f"such argument. Received: {options}"
+            )
+        missing = [a for a in required_arguments(cls) if a not in options]
+        if missing:
+            raise ValueError(
+                f"Expected the {self.kind} {name!r} as an instance, since it needs more "
+                f"than its name: {cls.__name__}({', '.join(f'{a}=...' for a in missing)}). "
+                f"Received: {name!r}"
             )
         return cls(dtype=dtype, **options)
 

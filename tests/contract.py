@@ -91,8 +91,8 @@ def required(registry, name: str) -> dict[str, object]:
     """The arguments without which a part cannot be made."""
     try:
         registry.get(name)
-    except TypeError as error:
-        return {k: v for k, v in ARGUMENTS.items() if f"'{k}'" in str(error)}
+    except ValueError as error:
+        return {k: v for k, v in ARGUMENTS.items() if f"{k}=..." in str(error)}
     return {}
 
 

@@ -392,3 +392,9 @@ def test_a_taken_name_is_refused():
 def test_options_that_a_score_does_not_have_are_refused():
     with pytest.raises(ValueError, match="units"):
         scores.get("dot", units=4)
+
+
+@pytest.mark.parametrize("layer", [ka.Attention, ka.AttentionPooling])
+def test_a_name_alone_is_refused_where_the_score_needs_more(layer):
+    with pytest.raises(ValueError, match=r"LocationScore\(max_length=\.\.\.\)"):
+        layer(score="location")
