@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("name", help="a name that `models` lists")
     one.add_argument("input", help="what the model reads, such as a text")
     one.add_argument("--plot", metavar="FILE", help="write a picture too")
+    one.add_argument("--html", metavar="FILE", help="write an interactive page too")
     _add_directory(one)
 
     one = _add(commands, "evaluate", _evaluate, "measure a model on held-out data")
@@ -106,7 +107,8 @@ def _models(options):
 
 def _show(options):
     recipe = recipes.get(options.name)
-    recipe.show(options.input, plot=options.plot, directory=options.directory)
+    files = dict(plot=options.plot, html=options.html)
+    recipe.show(options.input, **files, directory=options.directory)
 
 
 def _evaluate(options):

@@ -230,8 +230,10 @@ def test_evaluate_json_is_one_line(recipe, capsys):
 
 
 def test_show_passes_on_what_it_is_given(recipe):
-    assert run("show", "toy", "A text.", "--plot", "p.png", "--directory", "d") == 0
-    assert recipe == [("show", ("A text.",), {"plot": "p.png", "directory": "d"})]
+    files = ["--plot", "p.png", "--html", "p.html"]
+    assert run("show", "toy", "A text.", *files, "--directory", "d") == 0
+    given = {"plot": "p.png", "html": "p.html", "directory": "d"}
+    assert recipe == [("show", ("A text.",), given)]
 
 
 def test_train_writes_where_it_is_told(recipe, capsys):

@@ -157,13 +157,15 @@ def test_evaluation_takes_the_first_words(installed, untrained, monkeypatch):
 
 
 def test_show_prints_and_plots(untrained, capsys, tmp_path):
-    g2p.show("Tan", plot=tmp_path / "tan.png", directory=untrained)
+    files = dict(plot=tmp_path / "tan.png", html=tmp_path / "tan.html")
+    g2p.show("Tan", **files, directory=untrained)
     first, letters, *rows = capsys.readouterr().out.splitlines()
     word, _, phonemes = first.partition(": ")
     assert word == "tan"
     assert letters.split() == ["t", "a", "n"]
     assert [row.split()[0] for row in rows] == phonemes.split()
     assert (tmp_path / "tan.png").read_bytes().startswith(b"\x89PNG")
+    assert '"sources": ["t", "a", "n"]' in (tmp_path / "tan.html").read_text()
 
 
 @pytest.mark.parametrize("word", ["", "two words", "na\xefve", "a" * 21])

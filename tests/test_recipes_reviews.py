@@ -50,7 +50,9 @@ def test_training_leaves_models_and_their_description(trained):
 
 def test_show_prints_and_plots(trained, capsys, tmp_path):
     folder, _ = trained
-    reviews.show(GOOD, plot=tmp_path / "review.png", directory=folder)
+    files = dict(plot=tmp_path / "review.png", html=tmp_path / "review.html")
+    reviews.show(GOOD, **files, directory=folder)
+    assert "the whole review" in files["html"].read_text()
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.split(",")[0] in reviews.LABELS
     assert first.endswith("%")

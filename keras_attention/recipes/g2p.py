@@ -247,12 +247,13 @@ def edit_distance(one, other):
     return row[-1]
 
 
-def show(word, plot=None, directory=None):
+def show(word, plot=None, html=None, directory=None):
     """Prints a word's phonemes, and which letters each of them looked at.
 
     Args:
         word: A word of the letters a to z and apostrophes, at most 20 of them.
         plot: A file name, such as `"word.png"`, for the same as a picture.
+        html: A file name, such as `"word.html"`, for an interactive page.
         directory: Another folder than `saved_models`.
 
     Raises:
@@ -273,6 +274,8 @@ def show(word, plot=None, directory=None):
     if plot:
         ax = plot_alignment(weights, list(word), phonemes, title=f"{word}: {said}")
         visualization.save_plot(ax, plot)
+    if html:
+        visualization.attention_view(weights, list(word), phonemes).save_html(html)
 
 
 def _said(model, words, beam_width):

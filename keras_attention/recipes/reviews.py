@@ -161,12 +161,13 @@ def evaluate(limit=None, directory=None):
     }
 
 
-def show(review, plot=None, directory=None):
+def show(review, plot=None, html=None, directory=None):
     """Predicts one review, and prints it with words shaded by their weights.
 
     Args:
         review: A text.
         plot: A file name, such as `"review.png"`, for the same as a picture.
+        html: A file name, such as `"review.html"`, for an interactive page.
         directory: Another folder than `saved_models`.
     """
     model = keras.models.load_model(recipes.path(FILES["attention"], directory))
@@ -182,6 +183,21 @@ def show(review, plot=None, directory=None):
     if plot:
         ax = visualization.plot_document(rows, words, sentences, title=title)
         ax.figure.savefig(plot)
+    if html:
+        _view(rows, words, sentences).save_html(html)
+
+
+def _view(rows, words, sentences):
+    """The whole review looks at its words, and so does each sentence at its own."""
+    flat = [word for row in rows for word in row]
+    looks = np.zeros((len(rows), len(flat)))
+    start = 0
+    for look, row, weights in zip(looks, rows, words, strict=False):
+        look[start : start + len(row)] = weights[: len(row)]
+        start += len(row)
+    whole = np.sqrt(sentences[: len(rows)]) @ looks
+    targets = ["the whole review", *(" ".join(row) for row in rows)]
+    return visualization.attention_view([whole, *looks], flat, targets)
 
 
 def _accuracy(file, directory, texts, labels):
