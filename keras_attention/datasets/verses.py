@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attention import text
+from keras_attention import extras, text
 
 MODULES = ("spaRV1909eb", "engKJV2006eb")
 MAX_TOKENS = 25
@@ -150,19 +150,16 @@ def _verses(bibles, books: Iterable[str]) -> Iterator[Verse]:
     chapters = _chapters(bibles[0])
     for book in books:
         for chapter, length in enumerate(chapters[book], start=1):
-            sources, targets = (
-                [read_words(verse) for verse in _chapter(bible, book, chapter, length)]
-                for bible in bibles
-            )
-            for source, target in zip(sources, targets, strict=True):
-                if all(0 < len(words) <= MAX_TOKENS for words in (source, target)):
-                    yield link(source, target)
-
-
-def _chapter(bible, book, chapter, length):
-    # One by one: a verse that a module lacks must not shift those behind it.
-    for verse in range(1, length + 1):
-        yield bible.get(books=[book], chapters=[chapter], verses=[verse], clean=False)
+            for verse in range(1, length + 1):
+                words = []
+                for bible in bibles:
+                    markup = bible.get(book, [chapter], [verse], clean=False)
+                    words.append(read_words(markup))
+                    # Reading takes long; what is too long need not be read twice.
+                    if not 0 < len(words[-1]) <= MAX_TOKENS:
+                        break
+                else:
+                    yield link(*words)
 
 
 def _chapters(bible) -> Mapping[str, Sequence[int]]:
@@ -172,18 +169,12 @@ def _chapters(bible) -> Mapping[str, Sequence[int]]:
 
 
 def _open(folder):
-    try:
-        from pysword.modules import SwordModules
-    except ImportError as error:
-        raise ImportError(
-            "Verses are read with the package pysword: "
-            "pip install keras-attention-layers[translate]"
-        ) from error
+    pysword = extras.load("pysword.modules", "pysword", "translate")
     given = folder or os.environ.get("SWORD_PATH")
     folders = [given] if given else [Path.home() / ".sword", "/usr/share/sword"]
     for place in map(Path, folders):
         if all((place / "mods.d" / f"{name}.conf").exists() for name in MODULES):
-            modules = SwordModules(str(place))
+            modules = pysword.SwordModules(str(place))
             modules.parse_modules()
             return [modules.get_bible_from_module(name) for name in MODULES]
     raise FileNotFoundError(

@@ -9,9 +9,9 @@ import sys
 import keras
 import numpy as np
 
-from keras_attention.visualization.pictures import _pyplot
-from keras_attention.visualization.terminal import _SHADES
-from keras_attention.visualization.words import _printable, cells
+from keras_attention.visualization.pictures import pyplot
+from keras_attention.visualization.terminal import SHADES
+from keras_attention.visualization.words import cells, printable
 
 
 def shade_alignment(
@@ -88,7 +88,7 @@ def plot_alignment(
     weights, sources, targets = _checked(weights, source_tokens, target_tokens)
     if ax is None:
         size = 1.5 + 0.35 * len(sources), 1.2 + 0.35 * len(targets)
-        _, ax = _pyplot().subplots(figsize=size, layout="constrained")
+        _, ax = pyplot().subplots(figsize=size, layout="constrained")
     # Letters of words stand upright, longer tokens on their sides.
     turned = 90 if max(map(cells, sources), default=0) > 3 else 0
     style = {"family": ["monospace", "sans-serif"], "parse_math": False}
@@ -106,7 +106,7 @@ def _checked(weights, source_tokens, target_tokens):
     for tokens in (source_tokens, target_tokens):
         if isinstance(tokens, str):
             raise ValueError(f"Expected a list of tokens. Received: the string {tokens!r}")
-    sources, targets = ([_printable(t) for t in x] for x in (source_tokens, target_tokens))
+    sources, targets = ([printable(t) for t in x] for x in (source_tokens, target_tokens))
     weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     kept = weights[: len(targets), : len(sources)] if weights.ndim == 2 else weights
     fits = kept.shape == (len(targets), len(sources))
@@ -127,7 +127,7 @@ def _cell(weight: float, width: int, largest: float, color: bool) -> str:
     if not color:
         hundredths = round(100 * weight)
         return f"{hundredths or '':>{width}}"
-    colors = _SHADES[round(weight / largest * (len(_SHADES) - 1))]
+    colors = SHADES[round(weight / largest * (len(SHADES) - 1))]
     return f"\x1b[48;5;{colors[0]}m{'':{width}}\x1b[0m" if colors else " " * width
 
 
