@@ -69,7 +69,9 @@ def test_bleu_is_the_formula():
     assert translation.bleu(said, right) == pytest.approx(expected, abs=0.01)
     assert translation.bleu(right, right) == 100
     short = [right[0][:5]]
-    assert translation.bleu(short, right) == pytest.approx(100 * math.exp(1 - 7 / 5), abs=0.01)
+    assert translation.bleu(short, right) == pytest.approx(
+        100 * math.exp(1 - 7 / 5), abs=0.01
+    )
 
 
 def test_bleu_names_the_extra(monkeypatch):

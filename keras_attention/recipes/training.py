@@ -26,8 +26,10 @@ def fit(model, training, development, epochs, file, learning_rate, verbose):
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps - warm_up, warmup_target=learning_rate, warmup_steps=warm_up
     )
+    # Over 500 steps, or fewer in a short training: the first weights must not count.
+    momentum = min(0.998, 1 - 20 / max(steps, 40))
     optimizer = keras.optimizers.Adam(
-        schedule, clipnorm=1.0, use_ema=True, ema_momentum=0.998
+        schedule, clipnorm=1.0, use_ema=True, ema_momentum=momentum
     )
     model.compile_for_training(
         optimizer, label_smoothing=LABEL_SMOOTHING, jit_compile=False
