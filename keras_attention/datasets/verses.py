@@ -171,8 +171,9 @@ def _chapters(bible) -> Mapping[str, Sequence[int]]:
 def _open(folder):
     pysword = extras.load("pysword.modules", "pysword", "translate")
     given = folder or os.environ.get("SWORD_PATH")
-    folders = [given] if given else [Path.home() / ".sword", "/usr/share/sword"]
-    for place in map(Path, folders):
+    usual = [Path.home() / ".sword", Path("/usr/share/sword")]
+    folders = [Path(given)] if given else usual
+    for place in folders:
         if all((place / "mods.d" / f"{name}.conf").exists() for name in MODULES):
             modules = pysword.SwordModules(str(place))
             modules.parse_modules()
