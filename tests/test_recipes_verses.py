@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from benchmarks import verses_scores
 from keras_attention import recipes
 from keras_attention.datasets import verses as data
 from keras_attention.models.seq2seq import Seq2Seq
@@ -175,3 +176,21 @@ def test_the_shipped_model_translates():
     figures = json.loads(file.with_suffix(".json").read_text())["figures"]
     assert list(figures) == FIGURES
     assert figures["alignment_accuracy"] > figures["alignment_diagonal"]
+
+
+def test_scores_are_compared(installed, monkeypatch, capsys):
+    pytest.importorskip("sacrebleu")
+    learn = []
+    monkeypatch.setattr(verses, "learn", lambda *given, **_: learn.append(given))
+    figures = dict.fromkeys(FIGURES, 12.34)
+    monkeypatch.setattr(verses, "measure", lambda model, part: figures)
+    monkeypatch.setattr(data, "load", lambda folder: [["v"] * 3] * 3)
+    verses_scores.main(["--epochs", "2", "--limit", "2", "--scores", "dot,concat"])
+    printed = capsys.readouterr().out.splitlines()
+    assert [given[2:] for given in learn] == [(2, "dot"), (2, "concat")]
+    assert [given[0][0] for given in learn] == [["v"] * 2] * 2
+    assert [line.split()[:3] for line in printed[2:4]] == [
+        ["dot", "12.3", "12.3"],
+        ["concat", "12.3", "12.3"],
+    ]
+    assert printed[4].endswith("alignment 12.3")
