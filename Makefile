@@ -33,7 +33,7 @@ help:
 
 venv: .venv/installed
 
-.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,notebooks,test,dev]"
+.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,notebooks,test,dev]"
 .venv-jax/installed: PACKAGES = -e ".[jax,demo,test]"
 .venv-torch/installed: PACKAGES = "$(TORCH)" -e ".[torch,demo,test]"
 # The lower bounds of setup.cfg. This TensorFlow needs Python 3.12 or older.

@@ -9,9 +9,10 @@ Each stage has its file, and a file imports only files of a lower level:
     axes                0  folding pooled axes
     cells               0  what a decoder needs to know about a Keras RNN cell
     text                0  words, sentences, vocabularies
-    visualization       0  pictures of weights
-    datasets            0  real data to train on
+    extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow
+    visualization       1  pictures of weights
+    datasets            1  real data to train on
     loops               1  loops over time steps
     normalizers         1  softmax, sparsemax, entmax15, sigmoid
     scores              1  dot, scaled dot, cosine, bilinear, additive, concat, ...

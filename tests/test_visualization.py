@@ -14,7 +14,7 @@ from keras_attention.visualization import (
     shade_document,
     shade_words,
 )
-from keras_attention.visualization.terminal import _SHADES
+from keras_attention.visualization.terminal import SHADES
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -55,17 +55,17 @@ def test_plain_text_has_weights_behind_words():
 def test_colors_follow_weights():
     text = shade_words(FIVE, WEIGHTS, color=True)
     assert ESCAPE.sub("", text) == "a truly moving film !"
-    shades = [shade and shade[0] for shade in _SHADES]
+    shades = [shade and shade[0] for shade in SHADES]
     found = {word: shades.index(int(back)) for back, _, word in SHADED.findall(text)}
-    assert found["moving"] == len(_SHADES) - 1
+    assert found["moving"] == len(SHADES) - 1
     assert found["moving"] > found["truly"] > found["film"] > 0
     assert "a" not in found
 
 
 def test_shades_get_darker_and_can_be_read():
-    backgrounds = [luminance(back) for back, _ in _SHADES[1:]]
+    backgrounds = [luminance(back) for back, _ in SHADES[1:]]
     assert backgrounds == sorted(backgrounds, reverse=True)
-    for back, front in _SHADES[1:]:
+    for back, front in SHADES[1:]:
         low, high = sorted([luminance(back), luminance(front)])
         assert (high + 0.05) / (low + 0.05) >= 4.5
 
@@ -283,7 +283,7 @@ def test_save_plot_writes_and_closes(tmp_path):
 
 
 def test_missing_matplotlib_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"keras-attention-layers\[plot\]"):
         plot_words(FIVE, WEIGHTS)
 

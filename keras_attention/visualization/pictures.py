@@ -5,6 +5,7 @@ Everything across is counted in letters of a monospaced font, everything down in
 
 import numpy as np
 
+from keras_attention import extras
 from keras_attention.visualization.words import cells, document_of, line_of, wrap
 
 # A letter is `_LETTER` ems wide. Heights are in font sizes.
@@ -114,7 +115,7 @@ def save_plot(ax, path) -> None:
     >>> save_plot(ax, tempfile.gettempdir() + "/words.png")
     """
     ax.figure.savefig(path, dpi=150, bbox_inches="tight")
-    _pyplot().close(ax.figure)
+    pyplot().close(ax.figure)
 
 
 class _Page:
@@ -158,7 +159,7 @@ class _Page:
         side, below, above = 0.15, 0.3, 0.4
         whole = np.array([width + 2 * side, height + below + above])
         place = np.array([[side, below], [width, height]]) / whole
-        ax = _pyplot().figure(figsize=whole).add_axes(place.ravel())
+        ax = pyplot().figure(figsize=whole).add_axes(place.ravel())
         ax.set(xlim=(0, columns), ylim=(max(self.rows, 1), 0))
         return ax
 
@@ -179,9 +180,9 @@ class _Page:
         """A shaded box with a word in it, in the colour that reads better on it."""
         column, row, width = box
         height = _BOX_HEIGHT / self.row_height
-        color = _pyplot().get_cmap(cmap)(0.9 * shade) if shade > 0 else (1.0,) * 4
+        color = pyplot().get_cmap(cmap)(0.9 * shade) if shade > 0 else (1.0,) * 4
         style = {"facecolor": color, "edgecolor": "#d0d0d0", "linewidth": 0.5}
-        patch = _pyplot().Rectangle((column, row), width, height, **style)
+        patch = pyplot().Rectangle((column, row), width, height, **style)
         self.ax.add_patch(patch).set_clip_on(False)
         luminance = np.power(color[:3], 2.2) @ (0.2126, 0.7152, 0.0722)
         self._write(
@@ -214,11 +215,6 @@ class _Page:
         return self.ax
 
 
-def _pyplot():
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            'Plots need matplotlib: pip install "keras-attention-layers[plot]"'
-        ) from error
-    return pyplot
+def pyplot():
+    """matplotlib's, imported only when something is drawn."""
+    return extras.load("matplotlib.pyplot", "matplotlib", "plot")

@@ -8,7 +8,7 @@ from keras_attention.visualization.words import Line, cells, document_of, line_o
 
 # One hue from light to dark, so that it reads the same for every kind of colour
 # vision: (background, letters) in xterm's 256 colours. The first is "not shaded".
-_SHADES = [None, (189, 16), (153, 16), (117, 16), (75, 16), (32, 16), (25, 231)]
+SHADES = [None, (189, 16), (153, 16), (117, 16), (75, 16), (32, 16), (25, 231)]
 # "0.31  ", before each sentence.
 _INDENT = 6
 
@@ -89,7 +89,7 @@ def _shade(line: Line, color: bool | None, width: int) -> str:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     words, widths = [], []
     for token, weight, shade in zip(*line[:3], strict=True):
-        colors = _SHADES[round(shade * (len(_SHADES) - 1))] if color else None
+        colors = SHADES[round(shade * (len(SHADES) - 1))] if color else None
         word = token
         if colors:
             word = f"\x1b[48;5;{colors[0]}m\x1b[38;5;{colors[1]}m{token}\x1b[0m"

@@ -21,7 +21,7 @@ def line_of(tokens, weights) -> Line:
     """Checks one line; its darkest shade is its largest weight."""
     if isinstance(tokens, str):
         raise ValueError(f"Expected a list of words. Received: the string {tokens!r}")
-    tokens = [_printable(token) for token in tokens]
+    tokens = [printable(token) for token in tokens]
     weights = _array(weights)
     surplus = weights[len(tokens) :]
     if len(weights) < len(tokens) or surplus.any():
@@ -74,7 +74,7 @@ def _scaled(weights: np.ndarray, largest: float | None = None) -> np.ndarray:
     return weights / (largest or 1.0)
 
 
-def _printable(token) -> str:
+def printable(token) -> str:
     """No line breaks, and nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in token)
 
