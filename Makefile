@@ -18,7 +18,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 CONTRACT := tests/test_contract.py
 
 .PHONY: help venv demo test test-backends test-jax test-torch test-oldest coverage \
-	lint format notebooks models clean
+	lint format notebooks docs models clean
 
 help:
 	@echo "make demo           train on real text, save, reload, see where it looks"
@@ -28,12 +28,13 @@ help:
 	@echo "make coverage       tests, with the lines that no test runs"
 	@echo "make lint           style and types; make format mends the style"
 	@echo "make notebooks      run the notebooks, keeping their outputs"
+	@echo "make docs           the documentation as a site; a warning is an error"
 	@echo "make models         train what saved_models/ holds (long)"
 	@echo "make clean          remove the environments and caches"
 
 venv: .venv/installed
 
-.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,notebooks,test,dev]"
+.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,notebooks,docs,test,dev]"
 .venv-jax/installed: PACKAGES = -e ".[jax,demo,test]"
 .venv-torch/installed: PACKAGES = "$(TORCH)" -e ".[torch,demo,test]"
 # The lower bounds of setup.cfg. This TensorFlow needs Python 3.12 or older.
@@ -79,6 +80,10 @@ format: venv
 
 notebooks: venv
 	.venv/bin/jupyter-execute --inplace notebooks/*.ipynb
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: venv
+	.venv/bin/mkdocs build --quiet --site-dir build/site
 
 models: venv
 	for name in $(MODELS); do $(RUN) -m keras_attention train $$name || exit 1; done

@@ -30,7 +30,7 @@ Each stage has its file, and a file imports only files of a lower level:
     __main__            8  the command line
 """
 
-from keras_attention import masks, models, normalizers, scores
+from keras_attention import masks, models, normalizers, scores, visualization
 from keras_attention.attention import Attention
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
@@ -112,5 +112,6 @@ __all__ = [
     "scheduled_sampling",
     "scores",
     "sequence_crossentropy",
+    "visualization",
     "window_mask",
 ]

@@ -104,6 +104,12 @@ def test_public_modules_say_what_is_public():
     assert [module.__name__ for module in modules if not listed(module)] == []
 
 
+def test_the_api_pages_show_every_public_class_and_function():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: keras_attention\.(?:\w+\.)?(\w+)$", pages, re.MULTILINE))
+    assert {name.rpartition(".")[2] for name in public_objects()} - shown == set()
+
+
 def section(doc, title):
     """The indented text under `title:`, or None."""
     found = re.search(rf"^{title}:\n((?:[ \t]+\S.*\n?|\s*\n)+)", doc, re.MULTILINE)

@@ -4,12 +4,19 @@ Every function takes words and their weights, wherever the weights came from.
 matplotlib is imported only when something is plotted.
 """
 
-from keras_attention.visualization.alignment import plot_alignment as plot_alignment
-from keras_attention.visualization.alignment import shade_alignment as shade_alignment
-from keras_attention.visualization.page import AttentionView as AttentionView
-from keras_attention.visualization.page import attention_view as attention_view
-from keras_attention.visualization.pictures import plot_document as plot_document
-from keras_attention.visualization.pictures import plot_words as plot_words
-from keras_attention.visualization.pictures import save_plot as save_plot
-from keras_attention.visualization.terminal import shade_document as shade_document
-from keras_attention.visualization.terminal import shade_words as shade_words
+from keras_attention.visualization.alignment import plot_alignment, shade_alignment
+from keras_attention.visualization.page import AttentionView, attention_view
+from keras_attention.visualization.pictures import plot_document, plot_words, save_plot
+from keras_attention.visualization.terminal import shade_document, shade_words
+
+__all__ = [
+    "AttentionView",
+    "attention_view",
+    "plot_alignment",
+    "plot_document",
+    "plot_words",
+    "save_plot",
+    "shade_alignment",
+    "shade_document",
+    "shade_words",
+]

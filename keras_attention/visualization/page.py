@@ -13,7 +13,9 @@ class AttentionView:
     """A page of weights, shown in a notebook or written into a file of its own.
 
     Args:
-        document: the page.
+        document: The page.
+
+    >>> AttentionView("<p>weights</p>").save_html("/dev/null")
     """
 
     def __init__(self, document: str):
