@@ -15,7 +15,8 @@ class AttentionView:
     Args:
         document: The page.
 
-    >>> AttentionView("<p>weights</p>").save_html("/dev/null")
+    >>> AttentionView("<p>weights</p>").document
+    '<p>weights</p>'
     """
 
     def __init__(self, document: str):
