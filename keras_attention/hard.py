@@ -36,9 +36,9 @@ WHEN = ("training", "always", "never")
 class HardNormalizer(Normalizer):
     """Base class: draws one position for each query, and never a masked one.
 
-    A subclass defines `estimate(log_probs, noise, mask)`: weights whose values are a
-    choice and whose derivatives are its estimate. Where the scores are all masked, so
-    that there is nothing to choose, weights are 0.
+    A subclass defines `estimate(log_probs, noisy, mask, draws)`: weights whose values
+    are the choice of the largest of `noisy`, which is `log_probs` unless the layer draws,
+    and whose derivatives are an estimate. Where all is masked, weights are 0.
 
     Args:
         sample: `"training"`: draws in training and takes the most probable position at
@@ -57,16 +57,17 @@ class HardNormalizer(Normalizer):
     def call(self, scores, mask=None, training=None):
         scores, mask = self.in_float32(scores), possible(scores, mask)
         log_probs = log_softmax(scores, mask)
-        noise = ops.zeros_like(log_probs)
-        if self.sample == "always" or (training and self.sample == "training"):
-            noise = self._gumbel_noise(log_probs)
+        noisy = log_probs
+        draws = self.sample == "always" or (training and self.sample == "training")
+        if draws:
+            noisy = log_probs + self._gumbel_noise(log_probs)
         if training:
-            weights = self.estimate(log_probs, noise, mask)
+            weights = self.estimate(log_probs, noisy, mask, draws)
         else:
-            weights = choose(log_probs + noise, mask)
+            weights = choose(noisy, mask)
         return ops.cast(weights, self.compute_dtype)
 
-    def estimate(self, log_probs, noise, mask):
+    def estimate(self, log_probs, noisy, mask, draws):
         raise NotImplementedError
 
     def _gumbel_noise(self, like):
@@ -109,8 +110,8 @@ class StraightThrough(HardNormalizer):
     Reference: Bengio, Leonard and Courville, 2013 (arXiv:1308.3432).
     """
 
-    def estimate(self, log_probs, noise, mask):
-        return choose(log_probs + noise, mask) + moving(probabilities(log_probs, mask))
+    def estimate(self, log_probs, noisy, mask, draws):
+        return choose(noisy, mask) + moving(probabilities(log_probs, mask))
 
 
 @register("gumbel")
@@ -118,7 +119,8 @@ class Gumbel(HardNormalizer):
     """`w = z` with the derivatives of `y = softmax((scores + g) / temperature)`.
 
     `z` is the largest of `y`, and `g` is Gumbel noise, so that `z` is distributed as
-    `softmax(scores)` at every temperature. Biased; the bias falls with the temperature, and the variance grows.
+    `softmax(scores)` at every temperature. Biased; the bias falls with
+    the temperature, and the variance grows.
 
     Args:
         temperature: positive number to start from. It is kept in the variable
@@ -142,12 +144,10 @@ class Gumbel(HardNormalizer):
     >>> import keras
     >>> from keras_attention import Gumbel
     >>> normalizer = Gumbel(temperature=2.0)
-    >>> anneal = keras.callbacks.LambdaCallback(
-    ...     on_epoch_begin=lambda epoch, logs: normalizer.current_temperature.assign(
-    ...         max(0.5, 2.0 * 0.8**epoch)
-    ...     )
-    ... )
-    >>> anneal.on_epoch_begin(3, None)
+    >>> class Anneal(keras.callbacks.Callback):
+    ...     def on_epoch_begin(self, epoch, logs=None):
+    ...         normalizer.current_temperature.assign(max(0.5, 2.0 * 0.8**epoch))
+    >>> Anneal().on_epoch_begin(3)
     >>> round(float(normalizer.current_temperature), 3)
     1.024
 
@@ -170,8 +170,7 @@ class Gumbel(HardNormalizer):
             dtype="float32",
         )
 
-    def estimate(self, log_probs, noise, mask):
-        noisy = log_probs + noise
+    def estimate(self, log_probs, noisy, mask, draws):
         cooled = noisy / ops.cast(self.current_temperature, noisy.dtype)
         relaxed = probabilities(log_softmax(cooled, mask), mask)
         return choose(noisy, mask) + moving(relaxed)
@@ -247,13 +246,13 @@ class Reinforce(HardNormalizer):
             name="moments", shape=(2,), initializer="zeros", trainable=False
         )
 
-    def estimate(self, log_probs, noise, mask):
-        p, choice = probabilities(log_probs, mask), choose(log_probs + noise, mask)
+    def estimate(self, log_probs, noisy, mask, draws):
+        p, choice = probabilities(log_probs, mask), choose(noisy, mask)
         total = ops.sum(p * log_probs, axis=-1, keepdims=True)
         others = ops.cast(mask, p.dtype) * (1 - choice)
         count = ops.maximum(ops.sum(others, axis=-1, keepdims=True), 1.0)
         hard = choice * (1 + moving(log_probs)) - others * moving(total) / count
-        if not self.expected_rate:
+        if not (draws and self.expected_rate):
             return hard
         coin = keras.random.uniform(ops.shape(total), seed=self.seed_generator)
         return ops.where(coin < self.expected_rate, p, hard)
@@ -312,10 +311,10 @@ class Marginal(HardNormalizer):
     Reference: Xu et al., 2015 (arXiv:1502.03044), equation 10, without sampling.
     """
 
-    def estimate(self, log_probs, noise, mask):
+    def estimate(self, log_probs, noisy, mask, draws):
         choices = current_choices()
         if choices is None or choices.forced is None:
-            return choose(log_probs + noise, mask)
+            return choose(noisy, mask)
         return choices.force(probabilities(log_probs, mask), mask)
 
 
