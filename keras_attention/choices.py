@@ -37,6 +37,15 @@ def moving(x):
     return x - ops.stop_gradient(x)
 
 
+def straight_through(choice, x):
+    """`choice`, zeros and ones, with the derivatives of `x`.
+
+    Not `choice + moving(x)`: TensorFlow's graphs put such sums together in another order,
+    which makes it 0.9999999 here and there.
+    """
+    return ops.where(choice > 0, ops.exp(moving(x)), moving(x))
+
+
 def is_choice(weights):
     """Which rows of weights are one 1 among zeros."""
     return ops.max(weights, axis=-1, keepdims=True, initial=0.0) == 1

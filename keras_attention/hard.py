@@ -23,8 +23,8 @@ from keras_attention.choices import (
     current_choices,
     is_choice,
     log_softmax,
-    moving,
     probabilities,
+    straight_through,
 )
 from keras_attention.normalizers import Normalizer, possible, register
 
@@ -111,7 +111,7 @@ class StraightThrough(HardNormalizer):
     """
 
     def estimate(self, log_probs, noisy, mask, draws):
-        return choose(noisy, mask) + moving(probabilities(log_probs, mask))
+        return straight_through(choose(noisy, mask), probabilities(log_probs, mask))
 
 
 @register("gumbel")
@@ -173,7 +173,7 @@ class Gumbel(HardNormalizer):
     def estimate(self, log_probs, noisy, mask, draws):
         cooled = noisy / ops.cast(self.current_temperature, noisy.dtype)
         relaxed = probabilities(log_softmax(cooled, mask), mask)
-        return choose(noisy, mask) + moving(relaxed)
+        return straight_through(choose(noisy, mask), relaxed)
 
 
 @register("reinforce")
@@ -248,13 +248,14 @@ class Reinforce(HardNormalizer):
 
     def estimate(self, log_probs, noisy, mask, draws):
         p, choice = probabilities(log_probs, mask), choose(noisy, mask)
-        total = ops.sum(p * log_probs, axis=-1, keepdims=True)
+        entropy = -ops.sum(p * log_probs, axis=-1, keepdims=True)
         others = ops.cast(mask, p.dtype) * (1 - choice)
         count = ops.maximum(ops.sum(others, axis=-1, keepdims=True), 1.0)
-        hard = choice * (1 + moving(log_probs)) - others * moving(total) / count
+        slopes = ops.where(choice > 0, log_probs, others * entropy / count)
+        hard = straight_through(choice, slopes)
         if not (draws and self.expected_rate):
             return hard
-        coin = keras.random.uniform(ops.shape(total), seed=self.seed_generator)
+        coin = keras.random.uniform(ops.shape(entropy), seed=self.seed_generator)
         return ops.where(coin < self.expected_rate, p, hard)
 
     def as_used(self, weights):
