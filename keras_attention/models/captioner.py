@@ -252,9 +252,8 @@ def small_encoder(image_shape, dtype=None):
 
     inputs = keras.Input(image_shape)
     x = keras.layers.Rescaling(1 / 255, dtype=dtype)(inputs)
-    x = convolve(x, 32, 5, 2)
-    x = convolve(x, 48, 3, 2)
-    x = convolve(x, 96, 3, 3)
+    x = convolve(x, 32, 6, 4)
+    x = convolve(x, 64, 3, 3)
     return keras.Model(inputs, convolve(x, 128, 3, 1), name="encoder")
 
 

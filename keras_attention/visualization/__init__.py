@@ -6,6 +6,7 @@ matplotlib is imported only when something is plotted.
 
 from keras_attention.visualization.alignment import plot_alignment as plot_alignment
 from keras_attention.visualization.alignment import shade_alignment as shade_alignment
+from keras_attention.visualization.captions import plot_captions as plot_captions
 from keras_attention.visualization.pictures import plot_document as plot_document
 from keras_attention.visualization.pictures import plot_words as plot_words
 from keras_attention.visualization.pictures import save_plot as save_plot
