@@ -10,7 +10,7 @@ Each stage has its file, and a file imports only files of a lower level:
     cells               0  what a decoder needs to know about a Keras RNN cell
     text                0  words, sentences, vocabularies
     visualization       0  pictures of weights
-    datasets            0  real data to train on
+    datasets            1  real data to train on
     tensorflow_loops    0  loops over time steps, for TensorFlow
     loops               1  loops over time steps
     normalizers         1  softmax, sparsemax, entmax15, sigmoid

@@ -2,9 +2,9 @@
 
 Each scene is an 84 x 84 canvas with 2 to 4 pictures of Fashion-MNIST that do not touch
 each other, above some clutter: scraps of more such pictures. The caption goes from left to
-right, `"a sandal left of a coat above a bag"`: what stands between two garments is how the first
-lies from the second. Where every garment lies is known. Scenes to test on are made of
-Fashion-MNIST's test pictures only.
+right, `"a sandal left of a coat above a bag"`: what stands between two garments is how the
+first lies from the second. Where every garment lies is known. Scenes to test on are made
+of Fashion-MNIST's test pictures only.
 """
 
 import gzip
@@ -19,7 +19,7 @@ GARMENTS += ["sandal", "shirt", "sneaker", "bag", "boot"]
 WORDS = ["a", "left", "of", "above", "below", *(g.replace("t-", "t") for g in GARMENTS)]
 
 CANVAS, GARMENT, SCRAP = 84, 28, 9
-SIZES = (20_000, 1_000, 2_000)
+SIZES = (12_000, 500, 2_000)
 SEED = 2015
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 FILES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")

@@ -237,7 +237,7 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
 
 
 def small_encoder(image_shape, dtype=None):
-    """A convolutional encoder with a region for every 12 x 12 pixels, 128 features each."""
+    """A convolutional encoder with a region for every 12 x 12 pixels, 96 features each."""
     if image_shape is None:
         raise ValueError(
             "Expected an `encoder`, or the `image_shape` of pictures for the default one. "
@@ -254,7 +254,7 @@ def small_encoder(image_shape, dtype=None):
     x = keras.layers.Rescaling(1 / 255, dtype=dtype)(inputs)
     x = convolve(x, 32, 6, 4)
     x = convolve(x, 64, 3, 3)
-    return keras.Model(inputs, convolve(x, 128, 3, 1), name="encoder")
+    return keras.Model(inputs, convolve(x, 96, 3, 1), name="encoder")
 
 
 def _map_depth(encoder):

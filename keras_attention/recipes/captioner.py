@@ -20,8 +20,8 @@ from keras_attention.normalizers import Normalizer
 from keras_attention.visualization.captions import plot_captions
 
 SEED = fashion_scenes.SEED
-EPOCHS = 7
-BATCH = 64
+EPOCHS = 5
+BATCH = 32
 LEARNING_RATE = 3e-3
 MAX_LENGTH = 24
 FILES = {
@@ -83,9 +83,9 @@ def create(kind="soft"):
         fashion_scenes.WORDS,
         image_shape=(side, side, 1),
         normalizer=normalizers[kind],
-        units=128,
-        embedding_dim=64,
-        attention_units=64,
+        units=96,
+        embedding_dim=48,
+        attention_units=48,
         doubly_stochastic=0.0,
         seed=SEED,
     )
