@@ -38,6 +38,10 @@ class HardAttentionTraining:
     The model has to have one output and one loss: a Keras loss that is averaged over the
     batch, or `SequenceCrossentropy`. `sample_weight` counts.
 
+    Raises:
+        ValueError: in `fit`, for several outputs or losses, for `Marginal` with too many
+            choices or unknown lengths, or for both kinds in one model.
+
     Example:
 
     >>> import keras
