@@ -19,8 +19,11 @@ Each stage has its file, and a file imports only files of a lower level:
     sequence_losses     1  loss and accuracies in which padding does not count
     state_bridge        1  from an encoder's last states to a decoder's first
     attentional_vector  1  what a decoder makes of its output and its contexts
+    choices             2  choosing one position of many
     functional          2  attend: the four stages, once
+    hard                3  normalizers that choose one position
     attention           3  Attention(query, value, key)
+    hard_training       4  models whose fit trains hard attention
     pooling             4  AttentionPooling: sequence to vector
     decoder             5  AttentionDecoder: any RNN cell, a pure step
     inspection          5  the weights of every attention layer of a model
@@ -41,6 +44,8 @@ from keras_attention.generation import (
     sample,
     scheduled_sampling,
 )
+from keras_attention.hard import Gumbel, Marginal, Reinforce, StraightThrough
+from keras_attention.hard_training import HardAttentionModel, HardAttentionTraining
 from keras_attention.inspection import attention_scores
 from keras_attention.masks import causal_mask, padding_mask, window_mask
 from keras_attention.normalizers import (
@@ -86,8 +91,13 @@ __all__ = [
     "Entmax15",
     "FeedForwardScore",
     "FunctionScore",
+    "Gumbel",
+    "HardAttentionModel",
+    "HardAttentionTraining",
     "LocationScore",
+    "Marginal",
     "Normalizer",
+    "Reinforce",
     "ScaledDotScore",
     "Score",
     "SequenceAccuracy",
@@ -97,6 +107,7 @@ __all__ = [
     "Softmax",
     "Sparsemax",
     "StateBridge",
+    "StraightThrough",
     "TokenAccuracy",
     "TrilinearScore",
     "attend",

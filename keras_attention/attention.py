@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_attention import masks, normalizers, scores
+from keras_attention.choices import hand_in
 from keras_attention.config import Configurable
 from keras_attention.functional import aggregate, as_float, attend
 
@@ -149,8 +150,16 @@ class Attention(Configurable, keras.layers.Layer):
             ),
             dropout=lambda weights: self.dropout_layer(weights, training=training),
         )
+        hand_in(self.normalizer, weights)
         output = masks.attach(output, query_mask)
         return (output, weights) if return_attention_scores else output
+
+    @property
+    def seed_generators(self):
+        """Those that a `read` draws from, for loops over steps."""
+        parts = (self.dropout_layer, self.normalizer)
+        found = [getattr(part, "seed_generator", None) for part in parts]
+        return [generator for generator in found if generator is not None]
 
     def prepare(self, value, key=None, *, value_mask=None, key_mask=None):
         """Does what does not depend on the query, for a `read` at each step of a decoder.

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.config import Configurable
+from keras_attention.config import Configurable, as_list
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -50,3 +50,15 @@ class AttentionalVector(Configurable, keras.layers.Layer):
 
     def compute_mask(self, inputs, previous_mask):
         return None
+
+
+def units_for(attention_units, number):
+    """The depth for each of `number` contexts; an empty list for none."""
+    units = [] if attention_units is None else as_list(attention_units)
+    units = units * number if len(units) == 1 else units
+    if len(units) not in (0, number):
+        raise ValueError(
+            f"Expected `attention_units` for {number} attentions. "
+            f"Received: {attention_units}"
+        )
+    return units

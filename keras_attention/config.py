@@ -148,7 +148,7 @@ class Registry:
 
         >>> from keras_attention import normalizers
         >>> normalizers.names()
-        ['softmax', 'sparsemax', 'entmax15', 'sigmoid']
+        ['softmax', 'sparsemax', 'entmax15', 'sigmoid', 'straight_through', ...]
         """
         return list(self._classes)
 

@@ -5,9 +5,11 @@ from keras import ops, tree
 
 from keras_attention import cells, loops, masks
 from keras_attention.attention import Attention
-from keras_attention.attentional_vector import AttentionalVector
+from keras_attention.attentional_vector import AttentionalVector, units_for
+from keras_attention.choices import hand_in
 from keras_attention.config import Configurable, as_list
 from keras_attention.functional import as_float
+from keras_attention.hard import check_stepwise
 
 ORDERS = ("bahdanau", "luong")
 
@@ -99,7 +101,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         )
         self._check_effect()
         self._vector = AttentionalVector(
-            self._units_of_vector(),
+            units_for(attention_units, len(self._attentions)),
             self.attention_activation,
             dtype=self.dtype_policy,
             name="attentional_vector",
@@ -110,6 +112,8 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             options = dict(return_state=True, zero_output_for_mask=True)
             options |= dict(return_sequences=True, dtype=self.dtype_policy)
             self._rnn = keras.layers.RNN(self.cell, **options)
+        else:
+            check_stepwise(attention.normalizer for attention in self._attentions)
         self.supports_masking = True
 
     def build(self, inputs_shape, memory_shape):
@@ -154,6 +158,8 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         states = self.complete_states(initial_state, ops.shape(inputs)[0])
         run = self._run_alone if self._cell_runs_alone else self._run_steps
         output, weights, states = run(inputs, states, memories, keep)
+        for attention, handed_in in zip(self._attentions, weights, strict=True):
+            hand_in(attention.normalizer, handed_in)
         return self._pack(
             masks.attach(output, inputs_mask),
             weights if return_attention_scores else None,
@@ -260,6 +266,7 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             results + tree.flatten(states),
             [ops.swapaxes(x, 0, 1) for x in sequences],
             collect=len(results),
+            generators=[g for a in self._attentions for g in a.seed_generators],
         )
         cells.forget_dropout(self.cell)
         output, *weights = [ops.swapaxes(x, 0, 1) for x in collected]
@@ -321,16 +328,6 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
         if not isinstance(identifier, Attention):
             identifier = Attention(identifier, dtype=self.dtype_policy)
         return identifier
-
-    def _units_of_vector(self):
-        units = [] if self.attention_units is None else as_list(self.attention_units)
-        units = units * len(self._attentions) if len(units) == 1 else units
-        if len(units) not in (0, len(self._attentions)):
-            raise ValueError(
-                f"Expected `attention_units` for {len(self._attentions)} attentions. "
-                f"Received: {self.attention_units}"
-            )
-        return units
 
     def _check_effect(self):
         used = self._gives_vector or self.input_feeding

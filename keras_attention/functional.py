@@ -77,5 +77,6 @@ def attend(
 def aggregate(scores, value, *, normalizer, mask=None, dropout=None):
     """The last three stages: `(output, weights)` from scores and values."""
     weights = ops.cast(normalizer(scores, mask=mask), value.dtype)
-    used = weights if dropout is None else dropout(weights)
+    used = normalizer.as_used(weights)
+    used = used if dropout is None else dropout(used)
     return ops.matmul(used, value), weights

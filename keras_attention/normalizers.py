@@ -57,9 +57,16 @@ class Normalizer(Configurable, keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
 
     def call(self, scores, mask=None):
-        if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
-            scores = ops.cast(scores, "float32")
-        return ops.cast(self.normalize(scores, mask), self.compute_dtype)
+        return ops.cast(self.normalize(self.in_float32(scores), mask), self.compute_dtype)
+
+    def in_float32(self, scores):
+        """Scores in float32 or wider, so that sums over many of them are right."""
+        half = keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16")
+        return ops.cast(scores, "float32") if half else scores
+
+    def as_used(self, weights):
+        """The weights as they enter the weighted sum: `weights`, to a derivative."""
+        return weights
 
     def compute_mask(self, inputs, previous_mask):
         return None
@@ -113,7 +120,7 @@ class Softmax(Normalizer):
     def normalize(self, scores, mask):
         if self.temperature != 1:
             scores = scores / self.temperature
-        exponentials = ops.exp(_below_maximum(scores, mask))
+        exponentials = ops.exp(below_maximum(scores, mask))
         if mask is not None:
             exponentials = ops.where(mask, exponentials, 0.0)
         total = ops.sum(exponentials, axis=-1, keepdims=True)
@@ -145,7 +152,7 @@ class Sparsemax(Normalizer):
     """
 
     def normalize(self, scores, mask):
-        mask = _possible(scores, mask)
+        mask = possible(scores, mask)
         scores = _clipped(scores, mask, -1.0)
         ordered, rank = _descending(scores)
         in_support = 1 + rank * ordered > ops.cumsum(ordered, axis=-1)
@@ -186,7 +193,7 @@ class Entmax15(Normalizer):
     """
 
     def normalize(self, scores, mask):
-        mask = _possible(scores, mask)
+        mask = possible(scores, mask)
         scores = _clipped(scores / 2, mask, -2.0)
         ordered, rank = _descending(scores)
         mean = ops.cumsum(ordered, axis=-1) / rank
@@ -231,7 +238,7 @@ class Sigmoid(Normalizer):
         return ops.where(mask, ops.sigmoid(ops.where(mask, scores, 0.0)), 0.0)
 
 
-def _below_maximum(scores, mask):
+def below_maximum(scores, mask):
     """Scores less their row's largest unmasked one: finite where masked."""
     lowest = float(np.finfo(keras.backend.standardize_dtype(scores.dtype)).min)
     if mask is not None:
@@ -240,7 +247,7 @@ def _below_maximum(scores, mask):
     return scores - ops.stop_gradient(top)
 
 
-def _possible(scores, mask):
+def possible(scores, mask):
     """`mask`, less the places where a score of minus infinity leaves no chance."""
     possible = ops.not_equal(scores, -float("inf"))
     return possible if mask is None else ops.logical_and(mask, possible)
@@ -252,7 +259,7 @@ def _clipped(scores, mask, floor):
     A sparse normalizer gives nothing to a score that lies 1 or more below the largest, so
     a floor of -1 or less changes no weight, and no sum can overflow.
     """
-    return ops.maximum(_below_maximum(scores, mask), floor)
+    return ops.maximum(below_maximum(scores, mask), floor)
 
 
 def _descending(scores):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention import masks, normalizers, scores
 from keras_attention.attention import check_single_tensor
 from keras_attention.axes import PooledAxes
+from keras_attention.choices import hand_in
 from keras_attention.config import Configurable, check_positive_integer
 from keras_attention.functional import as_float, attend
 
@@ -130,6 +131,7 @@ class AttentionPooling(Configurable, keras.layers.Layer):
             mask=mask,
             dropout=lambda weights: self.dropout_layer(weights, training=training),
         )
+        hand_in(self.normalizer, weights)
         output = self._drop_single_query(axes.unfold_output(output), axes)
         if not return_attention_scores:
             return output

@@ -43,6 +43,58 @@ def sequence_crossentropy(
     return ops.sum(losses, axis=axes) / ops.where(total == 0, 1.0, total)
 
 
+def losses_per_sample(loss, y_true, y_pred, sample_weight=None):
+    """Losses `(B,)` whose mean is the loss.
+
+    Args:
+        loss: what `compile` took: the name of a Keras loss, a function, or a Keras loss
+            that averages over the batch; `SequenceCrossentropy`.
+        y_true: what is right, `(B, ...)`.
+        y_pred: one tensor, `(B, ...)`.
+        sample_weight: `(B,)` or `(B, ...)`.
+
+    Raises:
+        ValueError: for several losses or outputs, or a loss that is not an average.
+
+    Example:
+
+    >>> import numpy as np
+    >>> y = np.array([[1.0, 2.0], [0.0, 0.0]])
+    >>> print(keras.ops.convert_to_numpy(losses_per_sample("mse", 0 * y, y)))
+    [2.5 0. ]
+    """
+    structures = (list, tuple, dict)
+    if isinstance(loss, structures) or isinstance(y_pred, structures):
+        raise ValueError(
+            f"Expected one output and one loss. Received: loss={loss!r} and an output "
+            f"of type {type(y_pred).__name__}"
+        )
+    if hasattr(loss, "per_sample"):
+        return loss.per_sample(y_true, y_pred, sample_weight)
+    function = keras.losses.get(loss)
+    if isinstance(function, keras.losses.Loss):
+        if function.reduction not in ("sum_over_batch_size", "mean"):
+            raise ValueError(
+                "Expected a loss that is averaged over the batch. Received: "
+                f"{type(function).__name__}(reduction={function.reduction!r})"
+            )
+        function = function.call
+    losses = function(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+    mask = getattr(y_pred, "_keras_mask", None)
+    if mask is not None:
+        # As Keras does: what the output's mask leaves out does not count in the mean.
+        mask = ops.cast(mask, losses.dtype)
+        losses = losses * _with_axes_of(losses, mask / ops.mean(mask))
+    if sample_weight is not None:
+        losses = losses * _with_axes_of(losses, ops.cast(sample_weight, losses.dtype))
+    return ops.mean(ops.reshape(losses, (ops.shape(losses)[0], -1)), axis=-1)
+
+
+def _with_axes_of(losses, weights):
+    missing = len(losses.shape) - len(weights.shape)
+    return ops.reshape(weights, (*ops.shape(weights), *[1] * missing))
+
+
 def _token_losses(targets, logits, counts, label_smoothing=0.0):
     """Losses `(B, T)`; what does not count is 0, whatever stands there."""
     targets = ops.where(counts, ops.cast(targets, "int32"), 0)
@@ -100,6 +152,15 @@ class SequenceCrossentropy(Configurable, keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        return ops.sum(self._shares(y_true, y_pred, sample_weight))
+
+    def per_sample(self, y_true, y_pred, sample_weight=None):
+        """Losses `(B,)`, whose mean is the loss."""
+        shares = self._shares(y_true, y_pred, sample_weight)
+        return ops.cast(ops.shape(shares)[0], shares.dtype) * ops.sum(shares, axis=1)
+
+    def _shares(self, y_true, y_pred, sample_weight):
+        """What each token adds to the loss, `(B, T)`."""
         real = ops.not_equal(y_true, self.padding)
         losses = _token_losses(y_true, y_pred, real, self.label_smoothing)
         weights = ops.cast(real, "float32")
@@ -113,7 +174,7 @@ class SequenceCrossentropy(Configurable, keras.losses.Loss):
             length = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)
             weights = weights / ops.maximum(length, 1.0)
         total = ops.sum(weights)
-        return ops.sum(losses * weights) / ops.where(total == 0, 1.0, total)
+        return losses * weights / ops.where(total == 0, 1.0, total)
 
 
 class _PaddedMean(Configurable, keras.metrics.Mean):

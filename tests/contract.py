@@ -29,6 +29,10 @@ ARGUMENTS = {
     "dropout": 0.25,
     "seed": 11,
     "axis": (1, 2),
+    "sample": "never",
+    "expected_rate": 0.25,
+    "entropy": 0.125,
+    "baseline_decay": 0.5,
 }
 
 

@@ -186,13 +186,26 @@ def sigmoid_by_tanh(z: Array) -> Array:
     return (1 + np.tanh(z / 2)) / 2
 
 
+def most_probable(z: Array, **training: object) -> Array:
+    """What hard attention chooses at inference, whatever estimates its derivatives."""
+    return np.eye(z.size)[z.argmax()]
+
+
+def most_probable_by_sorting(z: Array, **training: object) -> Array:
+    weights = np.zeros(z.size)
+    weights[sorted(range(z.size), key=lambda place: (-z[place], place))[0]] = 1
+    return weights
+
+
+HARD = ("straight_through", "gumbel", "reinforce", "marginal")
+NORMALIZERS |= dict.fromkeys(HARD, (most_probable, most_probable_by_sorting))
 NORMALIZERS |= {
     "softmax": (softmax, softmax_by_logarithms),
     "sparsemax": (sparsemax_by_sorting, sparsemax_by_bisection),
     "entmax15": (entmax15_by_sorting, entmax15_by_bisection),
     "sigmoid": (sigmoid, sigmoid_by_tanh),
 }
-DISTRIBUTIONS = ("softmax", "sparsemax", "entmax15")  # their weights sum to 1
+DISTRIBUTIONS = ("softmax", "sparsemax", "entmax15", *HARD)  # their weights sum to 1
 
 
 def normalise(

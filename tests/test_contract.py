@@ -259,9 +259,22 @@ def low_precision(case):
         )
         padded = {n: ops.cast(x, compute) for n, x in garbage.items()}
         outputs = half.call(layer, padded, HOLES)
+        rows = _rows_without_ties(half, contract.weights_of(layer), inputs)
         for y, desired in zip(outputs, expected, strict=True):
             assert keras.backend.standardize_dtype(y.dtype) == compute
-            close(contract.to_numpy(y), desired, tolerance, 0)
+            close(contract.to_numpy(y)[rows], desired[rows], tolerance, 0)
+
+
+def _rows_without_ties(case, weights, inputs):
+    """Where rounding cannot change which score is the largest, if that matters."""
+    if case.normalizer not in references.HARD:
+        return ...
+    data = {n: contract.to_numpy(x) for n, x in inputs.items()}
+    _, soft = case.other(normalizer="softmax").expected(weights, data, HOLES)
+    second, first = np.moveaxis(np.sort(soft, -1)[..., -2:], -1, 0)
+    clear = first > 1.1 * second
+    assert clear.mean() > 0.5
+    return clear
 
 
 def large_products_stay_finite_in_float16(case):

@@ -3,14 +3,16 @@
 import keras
 from keras import ops
 
+from keras_attention.config import check_positive_integer
 from keras_attention.generation import beam_search, greedy_search
+from keras_attention.models.signs import END_ID, START_ID
 
 
 class _Searcher(keras.Model):
     """Integers `(B, Ts)` to a dict with the fields of `keras_attention.Sequences`.
 
     Args:
-        model: a `Seq2Seq`, or what has its `encode`, `decoder` and `step`.
+        model: a `Generating` model, with `encode`, `decoder` and `step`.
         start_token, end_token: the signs around a target.
         beam_width: 1 for greedy search.
         max_length: length of the longest target, end sign included.
@@ -64,3 +66,45 @@ class Searchers:
         if key not in self._made:
             self._made[key] = _Searcher(model, **options)
         return self._made[key]
+
+
+class Generating:
+    """What a model of sources and targets inherits from to search for targets.
+
+    The model has `encode(source)`, which returns a memory, its mask (or `None`) and the
+    decoder's first states, a `decoder`, a `step`, and `_searchers`.
+    """
+
+    def searcher(self, beam_width=1, max_length=64, **options):
+        """A model from sources to `keras_attention.Sequences`.
+
+        It predicts in one graph, and `searcher().export(path)` writes a SavedModel that
+        works where this package is not installed.
+
+        Args:
+            beam_width: 1 for greedy search.
+            max_length: length of the longest target, end sign included.
+            **options: more arguments of `beam_search` or `greedy_search`.
+        """
+        check_positive_integer("beam_width", beam_width)
+        return self._searchers.get(
+            self,
+            start_token=START_ID,
+            end_token=END_ID,
+            beam_width=beam_width,
+            max_length=max_length,
+            **options,
+        )
+
+    def generate(self, source, beam_width=1, max_length=64, batch_size=64, **options):
+        """`Sequences` in NumPy, with the axis of beams also for one beam.
+
+        Args:
+            source: what `encode` takes, e.g. integers `(B, Ts)`.
+            beam_width: 1 for greedy search.
+            max_length: length of the longest target, end sign included.
+            batch_size: how many are searched for at a time.
+            **options: more arguments of `beam_search` or `greedy_search`.
+        """
+        searcher = self.searcher(beam_width, max_length, **options)
+        return searcher.predict(source, batch_size=batch_size, verbose=0)

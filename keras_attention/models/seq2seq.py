@@ -6,18 +6,16 @@ import keras
 from keras import ops
 
 from keras_attention import cells, text
-from keras_attention.config import Configurable, check_positive_integer
+from keras_attention.config import Configurable
 from keras_attention.decoder import AttentionDecoder
-from keras_attention.models.searcher import Searchers
+from keras_attention.models.searcher import Generating, Searchers
+from keras_attention.models.signs import END, END_ID, START, add_signs, strip_signs
 from keras_attention.sequence_losses import (
     SequenceAccuracy,
     SequenceCrossentropy,
     TokenAccuracy,
 )
 from keras_attention.state_bridge import StateBridge
-
-START, END = "<start>", "<end>"
-START_ID, END_ID = text.FIRST_WORD, text.FIRST_WORD + 1
 
 SPLITS: dict[str, Callable[[str], list[str]]] = {
     "characters": list,
@@ -28,7 +26,7 @@ SPLITS: dict[str, Callable[[str], list[str]]] = {
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class Seq2Seq(Configurable, keras.Model):
+class Seq2Seq(Generating, Configurable, keras.Model):
     """Translates: `P(target | source)`, with attention to the source at every step.
 
     A bidirectional GRU encodes the source, `StateBridge` turns its last states into the
@@ -190,54 +188,13 @@ class Seq2Seq(Configurable, keras.Model):
                 f"{len(targets)} targets"
             )
         split = SPLITS[self.target_split]
-        signed = [[START, *_without_signs(split(t)), END] for t in targets]
-        ids = text.encode(signed, [START, END, *self.target_vocabulary])
-        before = ids[:, :-1] * (ids[:, 1:] != text.PADDING)
-        return (self.encode_sources(sources), before), ids[:, 1:]
+        before, after = add_signs([split(t) for t in targets], self.target_vocabulary)
+        return (self.encode_sources(sources), before), after
 
     def decode_targets(self, tokens):
         """Texts for integers `(B, T)`, each up to its end sign."""
-        words = ["", "<unknown>", START, END, *self.target_vocabulary]
         between = "" if self.target_split == "characters" else " "
-        texts = []
-        for row in tokens.tolist():
-            row = row[: row.index(END_ID)] if END_ID in row else row
-            texts.append(between.join(words[token] for token in row))
-        return texts
-
-    def searcher(self, beam_width=1, max_length=64, **options):
-        """A model from source integers `(B, Ts)` to `keras_attention.Sequences`.
-
-        It predicts in one graph, and `searcher().export(path)` writes a SavedModel that
-        translates where this package is not installed.
-
-        Args:
-            beam_width: 1 for greedy search.
-            max_length: length of the longest target, end sign included.
-            **options: more arguments of `beam_search` or `greedy_search`.
-        """
-        check_positive_integer("beam_width", beam_width)
-        return self._searchers.get(
-            self,
-            start_token=START_ID,
-            end_token=END_ID,
-            beam_width=beam_width,
-            max_length=max_length,
-            **options,
-        )
-
-    def generate(self, source, beam_width=1, max_length=64, batch_size=64, **options):
-        """`Sequences` in NumPy, with the axis of beams also for one beam.
-
-        Args:
-            source: integers `(B, Ts)`.
-            beam_width: 1 for greedy search.
-            max_length: length of the longest target, end sign included.
-            batch_size: how many are searched for at a time.
-            **options: more arguments of `beam_search` or `greedy_search`.
-        """
-        searcher = self.searcher(beam_width, max_length, **options)
-        return searcher.predict(source, batch_size=batch_size, verbose=0)
+        return strip_signs(tokens, self.target_vocabulary, between)
 
     def translate(self, texts, beam_width=1, max_length=64, **options):
         """Target texts for a list of source texts."""
@@ -262,8 +219,3 @@ class Seq2Seq(Configurable, keras.Model):
             dtype=self.dtype_policy,
         )
         return keras.layers.Bidirectional(gru, dtype=self.dtype_policy)
-
-
-def _without_signs(tokens):
-    """A sign that stands in a text is an unknown word, not a sign."""
-    return ["" if token in (START, END) else token for token in tokens]

@@ -18,6 +18,7 @@ RECIPES = {
     "reviews": "keras_attention.recipes.reviews",
     "g2p": "keras_attention.recipes.g2p",
     "verses": "keras_attention.recipes.verses",
+    "captioner": "keras_attention.recipes.captioner",
 }
 
 # A checkout of the repository has it beside the package.
