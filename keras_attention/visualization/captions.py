@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
-from keras_attention.visualization.pictures import _pyplot
-from keras_attention.visualization.words import _printable
+from keras_attention.visualization.pictures import pyplot
+from keras_attention.visualization.words import printable
 
 # Pictures side by side at most.
 _COLUMNS = 6
@@ -37,7 +37,7 @@ def plot_captions(image, words, weights, *, title: str | None = None):
     number = len(words) + 1
     columns = min(number, _COLUMNS)
     rows = -(-number // columns)
-    figure, grid = _pyplot().subplots(
+    figure, grid = pyplot().subplots(
         rows, columns, figsize=(1.7 * columns, 2.0 * rows), squeeze=False
     )
     figure.set_layout_engine("constrained")
@@ -96,4 +96,4 @@ def _checked(image, words, weights):
         raise ValueError(
             f"Expected weights, finite and none of them negative. Received: {weights}"
         )
-    return image, [_printable(word) for word in words], weights
+    return image, [printable(word) for word in words], weights
