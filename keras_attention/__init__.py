@@ -22,6 +22,7 @@ Each stage has its file, and a file imports only files of a lower level:
     attention           3  Attention(query, value, key)
     pooling             4  AttentionPooling: sequence to vector
     decoder             5  AttentionDecoder: any RNN cell, a pure step
+    memory              5  key-value memories in hops, codes of words' places
     generation          5  greedy search, sampling and beam search over a pure step
     models              6  whole models
     recipes             7  how the shipped models were trained and are measured
@@ -40,6 +41,7 @@ from keras_attention.generation import (
     scheduled_sampling,
 )
 from keras_attention.masks import causal_mask, padding_mask, window_mask
+from keras_attention.memory import KeyValueMemory, position_code
 from keras_attention.normalizers import (
     Entmax15,
     Normalizer,
@@ -83,6 +85,7 @@ __all__ = [
     "Entmax15",
     "FeedForwardScore",
     "FunctionScore",
+    "KeyValueMemory",
     "LocationScore",
     "Normalizer",
     "ScaledDotScore",
@@ -104,6 +107,7 @@ __all__ = [
     "models",
     "normalizers",
     "padding_mask",
+    "position_code",
     "sample",
     "scheduled_sampling",
     "scores",

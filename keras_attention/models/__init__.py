@@ -1,6 +1,13 @@
 """Whole models out of the papers, built from the package's layers."""
 
 from keras_attention.models.hierarchical import HierarchicalAttention, MeanPooling
+from keras_attention.models.memory_network import LinearStart, MemoryNetwork
 from keras_attention.models.seq2seq import Seq2Seq
 
-__all__ = ["HierarchicalAttention", "MeanPooling", "Seq2Seq"]
+__all__ = [
+    "HierarchicalAttention",
+    "LinearStart",
+    "MeanPooling",
+    "MemoryNetwork",
+    "Seq2Seq",
+]
