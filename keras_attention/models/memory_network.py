@@ -230,19 +230,20 @@ class MemoryNetwork(Configurable, keras.Model):
             )
         return np.array([places[a.lower()] for a in answers], "int32")
 
-    def answer(self, stories, questions):
+    def answer(self, stories, questions, batch_size=250):
         """Answers questions about stories.
 
         Args:
             stories: a list of stories, each a list of sentences.
             questions: a list of as many strings.
+            batch_size: questions answered at a time.
 
         Returns:
             A list of words.
         """
         if len(questions) == 0:
             return []
-        logits = self.predict(self.encode(stories, questions), verbose=0)
+        logits = self.predict(self.encode(stories, questions), batch_size, verbose=0)
         return [self.vocabulary[place] for place in logits.argmax(axis=-1)]
 
     def _count_back(self, filled, training):

@@ -17,6 +17,7 @@ from pathlib import Path
 RECIPES = {
     "reviews": "keras_attention.recipes.reviews",
     "g2p": "keras_attention.recipes.g2p",
+    "babi": "keras_attention.recipes.babi",
 }
 
 # A checkout of the repository has it beside the package.
