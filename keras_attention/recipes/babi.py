@@ -92,7 +92,7 @@ def train(output, epochs=EPOCHS, limit=None, data=None, restarts=RESTARTS, verbo
         recipes.without_optimizer(model).save(output / FILE)
 
     model = create(vocabulary_of(training), embedding_dim=50)
-    runs = fit_restarts(model, training, range(restarts), epochs, save, verbose)
+    runs = fit_restarts(model, training, range(restarts), epochs, save, verbose=verbose)
     minutes = round((time.monotonic() - start) / 60, 1)
     figures = evaluate(limit, output, data)
     settings = {
@@ -142,7 +142,9 @@ def encode(model, questions):
     return inputs, model.encode_answers([question.answer for question in questions])
 
 
-def fit_restarts(model, questions, seeds, epochs, save, verbose=0):
+def fit_restarts(
+    model, questions, seeds, epochs, after_best=None, after_each=None, verbose=0
+):
     """Trains from several starts, and leaves the model with the best one's weights.
 
     One model is trained again and again, so that it is compiled once.
@@ -152,7 +154,8 @@ def fit_restarts(model, questions, seeds, epochs, save, verbose=0):
         questions: A list of `Question`.
         seeds: An integer for each start.
         epochs: As in `train`.
-        save: A function that is called with the model when it is the best so far.
+        after_best: A function that is called with the model when it is the best so far.
+        after_each: A function that is called with the model at each end.
         verbose: As in `keras.Model.fit`.
 
     Returns:
@@ -168,7 +171,10 @@ def fit_restarts(model, questions, seeds, epochs, save, verbose=0):
         errors.append(_error(model.predict(inputs, 250, verbose=0), targets))
         if errors[-1] == min(errors):
             best = model.get_weights()
-            save(model)
+            if after_best:
+                after_best(model)
+        if after_each:
+            after_each(model)
     model.set_weights(best)
     return errors
 
