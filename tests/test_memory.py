@@ -83,6 +83,7 @@ def test_hops_equal_a_second_way_of_counting(update):
 @pytest.mark.parametrize("places", [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [0, 2, 3, 5, 6]])
 def test_empty_slots_have_no_influence(update, places):
     layer, x = KeyValueMemory(HOPS, "cosine", update=update), data()
+    read(layer, x)
     padded = x | {n: np.full((B, 7, D), NAN, "float32") for n in ("value", "key")}
     mask = np.zeros((B, 7), bool)
     mask[:, places] = True
@@ -173,9 +174,9 @@ def test_config_and_saving(tmp_path, fresh_process):
     }
     inputs = [keras.Input((D,)), keras.Input((None, D)), keras.Input((None, 6))]
     layer = KeyValueMemory(**options)
-    model = keras.Model(inputs, layer(*inputs, return_attention_scores=True))
     again = KeyValueMemory.from_config(json.loads(json.dumps(layer.get_config())))
     assert again.get_config() == layer.get_config()
+    model = keras.Model(inputs, layer(*inputs, return_attention_scores=True))
     model.save(tmp_path / "memory.keras")
     rng = np.random.default_rng(3)
     x = [rng.normal(size=s).astype("float32") for s in ((B, D), (B, S, D), (B, S, 6))]

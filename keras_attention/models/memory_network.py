@@ -279,7 +279,8 @@ class MemoryNetwork(Configurable, keras.Model):
         )
 
     def _normal(self, number):
-        seed = None if self.seed is None else self.seed + number
+        # Far apart, so that models of neighbouring seeds have no table in common.
+        seed = None if self.seed is None else 100 * self.seed + number
         return keras.initializers.RandomNormal(stddev=DEVIATION, seed=seed)
 
 

@@ -267,7 +267,7 @@ def show(story, plot=None, directory=None):
 
 def _fresh(model, seed):
     """First numbers for all weights."""
-    config = {**model.get_config(), "seed": 100 * seed}
+    config = {**model.get_config(), "seed": seed}
     other = type(model).from_config(config)
     other.build(None)
     return other.get_weights()
