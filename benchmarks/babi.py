@@ -89,7 +89,7 @@ def table(results, restarts):
     columns = list(results)
     heads = [f"{column:^24}" for column in columns]
     lines = [
-        f"errors in percent; best and mean of {restarts} starts, and the paper's best of 10",
+        f"errors in percent; best and mean of {restarts} starts; the paper's best of 10",
         "task " + " ".join(heads),
         "     " + " ".join(f"{'best':>8}{'mean':>8}{'paper':>8}" for _ in columns),
     ]

@@ -19,8 +19,10 @@ Each stage has its file, and a file imports only files of a lower level:
     state_bridge        1  from an encoder's last states to a decoder's first
     attentional_vector  1  what a decoder makes of its output and its contexts
     functional          2  attend: the four stages, once
+    addressing          3  how the heads of a neural Turing machine find their places
     attention           3  Attention(query, value, key)
     pooling             4  AttentionPooling: sequence to vector
+    turing_machine      4  NTMCell: an RNN cell with a memory to read and write
     decoder             5  AttentionDecoder: any RNN cell, a pure step
     memory              5  key-value memories in hops, codes of words' places
     generation          5  greedy search, sampling and beam search over a pure step
@@ -29,7 +31,7 @@ Each stage has its file, and a file imports only files of a lower level:
     __main__            8  the command line
 """
 
-from keras_attention import masks, models, normalizers, scores
+from keras_attention import addressing, masks, models, normalizers, scores
 from keras_attention.attention import Attention
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
@@ -70,6 +72,7 @@ from keras_attention.sequence_losses import (
     sequence_crossentropy,
 )
 from keras_attention.state_bridge import StateBridge
+from keras_attention.turing_machine import NTMCell
 
 __version__ = "0.1.0"
 
@@ -87,6 +90,7 @@ __all__ = [
     "FunctionScore",
     "KeyValueMemory",
     "LocationScore",
+    "NTMCell",
     "Normalizer",
     "ScaledDotScore",
     "Score",
@@ -99,6 +103,7 @@ __all__ = [
     "StateBridge",
     "TokenAccuracy",
     "TrilinearScore",
+    "addressing",
     "attend",
     "beam_search",
     "causal_mask",

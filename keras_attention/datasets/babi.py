@@ -127,8 +127,9 @@ def read(lines: Iterable[str]) -> list[Question]:
     A line is a number and a sentence, or a number and, between tabs, a question, its
     answer and the numbers of the sentences that say so. The number 1 starts a new story.
 
-    >>> read(["1 Mary went home.", "2 Where is Mary? \\thome\\t1", "1 John sat."])
-    [Question(story=['Mary went home.'], question='Where is Mary?', answer='home', supporting=[0])]
+    >>> (found,) = read(["1 Mary sat.", "2 Who sat? \\tmary\\t1", "1 John ran."])
+    >>> found.story, found.question, found.answer, found.supporting
+    (['Mary sat.'], 'Who sat?', 'mary', [0])
     """
     questions, story, places = [], [], {}
     for line in lines:

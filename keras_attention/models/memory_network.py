@@ -1,5 +1,7 @@
 """Stories, questions about them, and a memory that is read several times for the answer."""
 
+import itertools
+
 import keras
 import numpy as np
 from keras import ops
@@ -161,7 +163,7 @@ class MemoryNetwork(Configurable, keras.Model):
             pairs = zip(slots, self.ages, strict=True)
             slots = [slot + table(ages) for slot, table in pairs]
         found = []
-        for key, value in zip(slots[:-1], slots[1:], strict=True):
+        for key, value in itertools.pairwise(slots):
             state, weights = self.memory(
                 state, value, key, value_mask=seen, return_attention_scores=True
             )
@@ -217,7 +219,7 @@ class MemoryNetwork(Configurable, keras.Model):
         return encoded, text.encode([words(q) for q in questions], self.vocabulary)
 
     def encode_answers(self, answers):
-        """The places of answers in the vocabulary, what `fit` takes as targets: int32 `(B,)`.
+        """The places of answers in the vocabulary, the targets of `fit`: int32 `(B,)`.
 
         Raises:
             ValueError: if an answer is not in the vocabulary.

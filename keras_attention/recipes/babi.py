@@ -107,7 +107,7 @@ def train(output, epochs=EPOCHS, limit=None, data=None, restarts=RESTARTS, verbo
 
 
 def load(data=None, limit=None):
-    """`{task: (train, test)}` of the tasks that there are, `limit` questions of each part."""
+    """`{task: (train, test)}` of all tasks, with `limit` questions in each part."""
     return {task: babi.load(task, data, limit or babi.LIMIT) for task in babi.tasks(data)}
 
 
