@@ -22,18 +22,28 @@ Each stage has its file, and a file imports only files of a lower level:
     choices             2  choosing one position of many
     functional          2  attend: the four stages, once
     hard                3  normalizers that choose one position
+    addressing          3  how the heads of a neural Turing machine find their places
     attention           3  Attention(query, value, key)
     hard_training       4  models whose fit trains hard attention
     pooling             4  AttentionPooling: sequence to vector
+    turing_machine      4  NTMCell: an RNN cell with a memory to read and write
     decoder             5  AttentionDecoder: any RNN cell, a pure step
     inspection          5  the weights of every attention layer of a model
+    memory              5  key-value memories in hops, codes of words' places
     generation          5  greedy search, sampling and beam search over a pure step
     models              6  whole models
     recipes             7  how the shipped models were trained and are measured
     __main__            8  the command line
 """
 
-from keras_attention import masks, models, normalizers, scores, visualization
+from keras_attention import (
+    addressing,
+    masks,
+    models,
+    normalizers,
+    scores,
+    visualization,
+)
 from keras_attention.attention import Attention
 from keras_attention.decoder import AttentionDecoder
 from keras_attention.functional import attend
@@ -48,6 +58,7 @@ from keras_attention.hard import Gumbel, Marginal, Reinforce, StraightThrough
 from keras_attention.hard_training import HardAttentionModel, HardAttentionTraining
 from keras_attention.inspection import attention_scores
 from keras_attention.masks import causal_mask, padding_mask, window_mask
+from keras_attention.memory import KeyValueMemory, position_code
 from keras_attention.normalizers import (
     Entmax15,
     Normalizer,
@@ -76,6 +87,7 @@ from keras_attention.sequence_losses import (
     sequence_crossentropy,
 )
 from keras_attention.state_bridge import StateBridge
+from keras_attention.turing_machine import NTMCell
 
 __version__ = "0.1.0"
 
@@ -94,8 +106,10 @@ __all__ = [
     "Gumbel",
     "HardAttentionModel",
     "HardAttentionTraining",
+    "KeyValueMemory",
     "LocationScore",
     "Marginal",
+    "NTMCell",
     "Normalizer",
     "Reinforce",
     "ScaledDotScore",
@@ -110,6 +124,7 @@ __all__ = [
     "StraightThrough",
     "TokenAccuracy",
     "TrilinearScore",
+    "addressing",
     "attend",
     "attention_scores",
     "beam_search",
@@ -119,6 +134,7 @@ __all__ = [
     "models",
     "normalizers",
     "padding_mask",
+    "position_code",
     "sample",
     "scheduled_sampling",
     "scores",

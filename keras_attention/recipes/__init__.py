@@ -19,6 +19,7 @@ RECIPES = {
     "g2p": "keras_attention.recipes.g2p",
     "verses": "keras_attention.recipes.verses",
     "captioner": "keras_attention.recipes.captioner",
+    "babi": "keras_attention.recipes.babi",
 }
 
 # A checkout of the repository has it beside the package.

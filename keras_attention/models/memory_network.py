@@ -1,0 +1,328 @@
+"""Stories, questions about them, and a memory that is read several times for the answer."""
+
+import itertools
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention import normalizers, text
+from keras_attention.config import Configurable, check_positive_integer
+from keras_attention.memory import KeyValueMemory, position_code
+
+DEVIATION = 0.1
+TYINGS = ("adjacent", "layer_wise")
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class SwitchedSoftmax(normalizers.Softmax):
+    """Softmax, or with the weight `linear` set to 1 the scores themselves.
+
+    A memory network without its softmaxes is nearly linear and easier to start with.
+
+    Call arguments:
+        scores: `(..., Tq, Tk)`.
+        mask: booleans that broadcast to it, `True` = may be attended.
+
+    Returns:
+        Weights of the shape of `scores`, 0 where masked.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_attention.models.memory_network import SwitchedSoftmax
+    >>> normalizer = SwitchedSoftmax()
+    >>> switched = normalizer.linear.assign(1)
+    >>> print(keras.ops.convert_to_numpy(normalizer(np.array([[3.0, -1.0]]))))
+    [[ 3. -1.]]
+
+    Reference: Sukhbaatar et al., 2015 (arXiv:1503.08895), section 4.2.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.linear = self.add_weight(
+            name="linear", shape=(), initializer="zeros", dtype="float32", trainable=False
+        )
+
+    def normalize(self, scores, mask):
+        kept = scores if mask is None else ops.where(mask, scores, 0.0)
+        return ops.where(self.linear > 0, kept, super().normalize(scores, mask))
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class MemoryNetwork(Configurable, keras.Model):
+    """Answers questions about stories: `u' = u + sum_i softmax(u . m_i) c_i`, in hops.
+
+    A slot of the memory is a sentence. `m_i = sum_j l_j * A x_ij + T_A(i)` and
+    `c_i = sum_j l_j * C x_ij + T_C(i)`, with `l` the `position_code` of the words and `T`
+    the code of how many sentences ago it was said. After the last hop the answer is the
+    word `a` with the largest `u . W_a`.
+
+    Args:
+        vocabulary: distinct words, answers included. It is kept in the saved file, so that
+            a loaded model takes texts.
+        embedding_dim: depth of the words' vectors.
+        hops: how often the memory is read.
+        tying: `"adjacent"`, hop `k`'s `C` is hop `k + 1`'s `A`: `hops + 1` embeddings; or
+            `"layer_wise"`, all hops have one `A` and one `C`, and `u' = H u + o`: 2
+            embeddings. In both the question's is the first `A`, the answers' the last `C`.
+        memory_size: rows of the code `T`. Of a longer story the latest `memory_size`
+            sentences are seen and the others are not, as in the paper. `None` for no such
+            code: then the order of sentences does not matter, and all are seen.
+        position_encoding: whether words have an order; else a sentence is their plain sum.
+        noise: in training, how many empty slots for each sentence are put at random
+            between them, so that `T` does not learn by heart how long ago things were said.
+        seed: integer for the noise and for the weights' first numbers.
+        **kwargs: `name`, `dtype` and so on, as in every Keras model.
+
+    Call arguments:
+        inputs: the pair of stories, integers `(B, S, W)`, and questions `(B, Wq)`, what
+            `encode` returns. 0 = no word, 1 = unknown, word `i` is `i + 2`. Neither such a
+            word nor a sentence of none has any influence, wherever it stands. The last
+            sentence is the latest.
+        return_attention_scores: whether to return the weights too.
+        training: whether to add noise.
+
+    Returns:
+        Logits `(B, V)` of the words of the vocabulary; with `return_attention_scores` the
+        pair of them and the weights `(B, hops, S)`.
+
+    Raises:
+        ValueError: for an unknown `tying`, or a vocabulary that is no list of distinct
+            words.
+
+    Example:
+
+    >>> from keras_attention.models import MemoryNetwork
+    >>> model = MemoryNetwork(["mary", "went", "to", "the", "garden", "where", "is"])
+    >>> inputs = model.encode([["Mary went to the garden."]], ["Where is Mary?"])
+    >>> logits, weights = model(inputs, return_attention_scores=True)
+    >>> tuple(logits.shape), tuple(weights.shape)
+    ((1, 7), (1, 3, 1))
+
+    Reference: Sukhbaatar et al., 2015 (arXiv:1503.08895).
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        embedding_dim=20,
+        hops=3,
+        tying="adjacent",
+        memory_size=50,
+        position_encoding=True,
+        noise=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integer("hops", hops)
+        if tying not in TYINGS:
+            raise ValueError(f"Expected `tying` in {TYINGS}. Received: {tying!r}")
+        self.vocabulary = text.check_vocabulary(vocabulary)
+        self.embedding_dim = embedding_dim
+        self.hops = hops
+        self.tying = tying
+        self.memory_size = memory_size
+        self.position_encoding = position_encoding
+        self.noise = noise
+        self.seed = seed
+
+        number = hops + 1 if tying == "adjacent" else 2
+        rows = len(self.vocabulary) + text.FIRST_WORD
+        self.embeddings = [self._table(rows, k) for k in range(number)]
+        self.ages = []
+        if memory_size is not None:
+            self.ages = [self._table(memory_size, number + k) for k in range(number)]
+        self.normalizer = SwitchedSoftmax(dtype=self.dtype_policy)
+        self.memory = KeyValueMemory(
+            hops=1 if tying == "adjacent" else hops,
+            normalizer=self.normalizer,
+            update="sum" if tying == "adjacent" else "shared",
+            kernel_initializer=self._normal(2 * number),
+            dtype=self.dtype_policy,
+        )
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, input_shape):
+        for table in [*self.embeddings, *self.ages]:
+            table.build((None, None))
+        if not self.memory.built:
+            depth = self.embedding_dim
+            self.memory.build((None, depth), (None, None, depth))
+
+    def call(self, inputs, *, return_attention_scores=False, training=None):
+        story, question = (ops.cast(x, "int32") for x in inputs)
+        filled = ops.any(ops.not_equal(story, text.PADDING), axis=-1)
+        ages, seen = self._count_back(filled, training)
+        state = self._sum_words(self.embeddings[:1], question)[0]
+        slots = self._sum_words(self.embeddings, story)
+        if self.ages:
+            pairs = zip(slots, self.ages, strict=True)
+            slots = [slot + table(ages) for slot, table in pairs]
+        found = []
+        for key, value in itertools.pairwise(slots):
+            state, weights = self.memory(
+                state, value, key, value_mask=seen, return_attention_scores=True
+            )
+            found.append(weights)
+        answers = self.embeddings[-1].embeddings[text.FIRST_WORD :]
+        logits = ops.matmul(state, ops.transpose(ops.cast(answers, state.dtype)))
+        logits = ops.cast(logits, "float32")
+        if not return_attention_scores:
+            return logits
+        return logits, ops.concatenate(found, axis=-2)
+
+    def compile_for_training(self, optimizer=None, **kwargs):
+        """`compile` as in the paper: the loss is summed over a batch, not averaged.
+
+        Args:
+            optimizer: `None` for the paper's: plain descent at a rate of .01, gradients
+                cut to a norm of 40.
+            **kwargs: others of `keras.Model.compile`.
+        """
+        self.compile(
+            optimizer or keras.optimizers.SGD(0.01, global_clipnorm=40.0),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
+            metrics=["accuracy"],
+            **kwargs,
+        )
+
+    def encode(self, stories, questions):
+        """Encodes texts for this model.
+
+        Args:
+            stories: a list of stories, each a list of sentences.
+            questions: a list of as many strings.
+
+        Returns:
+            Two int32 arrays, `(B, S, W)` and `(B, Wq)`.
+
+        Raises:
+            ValueError: if a story is a string, or there are more of one than of the other.
+        """
+        if len(stories) != len(questions) or any(isinstance(s, str) for s in stories):
+            raise ValueError(
+                "Expected a story, a list of sentences, for each question. Received: "
+                f"{len(stories)} stories for {len(questions)} questions"
+            )
+        longest = max([1, *map(len, stories)])
+        sentences = [words(s) for story in stories for s in story]
+        ids = text.encode(sentences, self.vocabulary)
+        encoded = np.zeros((len(stories), longest, ids.shape[1]), "int32")
+        start = 0
+        for target, story in zip(encoded, stories, strict=True):
+            target[: len(story)] = ids[start : start + len(story)]
+            start += len(story)
+        return encoded, text.encode([words(q) for q in questions], self.vocabulary)
+
+    def encode_answers(self, answers):
+        """The places of answers in the vocabulary, the targets of `fit`: int32 `(B,)`.
+
+        Raises:
+            ValueError: if an answer is not in the vocabulary.
+        """
+        places = {word: place for place, word in enumerate(self.vocabulary)}
+        unknown = [a for a in answers if a.lower() not in places]
+        if unknown:
+            raise ValueError(
+                f"Expected answers out of the vocabulary. Received: {unknown[0]!r}"
+            )
+        return np.array([places[a.lower()] for a in answers], "int32")
+
+    def answer(self, stories, questions, batch_size=250):
+        """Answers questions about stories.
+
+        Args:
+            stories: a list of stories, each a list of sentences.
+            questions: a list of as many strings.
+            batch_size: questions answered at a time.
+
+        Returns:
+            A list of words.
+        """
+        if len(questions) == 0:
+            return []
+        logits = self.predict(self.encode(stories, questions), batch_size, verbose=0)
+        return [self.vocabulary[place] for place in logits.argmax(axis=-1)]
+
+    def _count_back(self, filled, training):
+        """How many filled slots come after each, and which slots are seen."""
+        if self.memory_size is None:
+            return None, filled
+        counts = ops.cast(filled, "int32")
+        ages = ops.sum(counts, axis=-1, keepdims=True) - ops.cumsum(counts, axis=-1)
+        seen = ops.logical_and(filled, ages < self.memory_size)
+        if training and self.noise:
+            drawn = keras.random.uniform(ops.shape(filled), seed=self.seed_generator)
+            added = ops.cast(ops.logical_and(filled, drawn < self.noise), "int32")
+            earlier = ops.cumsum(added, axis=-1) - added
+            ages = ages + ops.sum(added, axis=-1, keepdims=True) - earlier
+        return ops.clip(ages, 0, self.memory_size - 1), seen
+
+    def _sum_words(self, tables, ids):
+        """`sum_j l_j * E x_j` for each table `E`: ids `(..., W)` to vectors `(..., D)`."""
+        mask = ops.not_equal(ids, text.PADDING)
+        if self.position_encoding:
+            code = position_code(mask, self.embedding_dim)
+        else:
+            code = ops.expand_dims(ops.cast(mask, "float32"), -1)
+        code = ops.cast(code, self.compute_dtype)
+        return [ops.sum(code * table(ids), axis=-2) for table in tables]
+
+    def _table(self, rows, number):
+        return keras.layers.Embedding(
+            rows,
+            self.embedding_dim,
+            embeddings_initializer=self._normal(number),
+            dtype=self.dtype_policy,
+        )
+
+    def _normal(self, number):
+        # Far apart, so that models of neighbouring seeds have no table in common.
+        seed = None if self.seed is None else 100 * self.seed + number
+        return keras.initializers.RandomNormal(stddev=DEVIATION, seed=seed)
+
+
+class LinearStart(keras.callbacks.Callback):
+    """Trains a `MemoryNetwork` without its softmaxes for the first epochs.
+
+    Args:
+        epochs: how many. With the next epoch, or at the end, the softmaxes come back.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attention.models import LinearStart, MemoryNetwork
+    >>> model = MemoryNetwork(["a", "b"])
+    >>> model.compile_for_training()
+    >>> inputs = np.ones((4, 3, 2)), np.ones((4, 2))
+    >>> history = model.fit(
+    ...     inputs, np.zeros(4), epochs=2, callbacks=[LinearStart(1)], verbose=0
+    ... )
+    >>> float(model.normalizer.linear.numpy())
+    0.0
+
+    Reference: Sukhbaatar et al., 2015 (arXiv:1503.08895), section 4.2.
+    """
+
+    def __init__(self, epochs):
+        super().__init__()
+        self.epochs = epochs
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.normalizer.linear.assign(float(epoch < self.epochs))
+
+    def on_train_end(self, logs=None):
+        self.model.normalizer.linear.assign(0.0)
+
+
+def words(sentence):
+    """The words of a sentence, in small letters, without signs.
+
+    >>> words("Where is Mary?")
+    ['where', 'is', 'mary']
+    """
+    return [token for token in text.tokenize(sentence) if token[0].isalnum()]
