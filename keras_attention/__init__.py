@@ -12,12 +12,16 @@ Each stage has its file, and a file imports only files of a lower level:
     visualization       0  pictures of weights
     datasets            0  real data to train on
     tensorflow_loops    0  loops over time steps, for TensorFlow
+    tensorflow_blocks   0  blocks that are computed anew in the backward pass
+    tensorflow_compile  0  functions that XLA compiles, for TensorFlow
+    jax_compile         0  functions that XLA compiles, for JAX
     loops               1  loops over time steps
     normalizers         1  softmax, sparsemax, entmax15, sigmoid
     scores              1  dot, scaled dot, cosine, bilinear, additive, concat, ...
     sequence_losses     1  loss and accuracies in which padding does not count
     state_bridge        1  from an encoder's last states to a decoder's first
     attentional_vector  1  what a decoder makes of its output and its contexts
+    blockwise           1  attention of blocks of queries, in bounded memory
     functional          2  attend: the four stages, once
     attention           3  Attention(query, value, key)
     pooling             4  AttentionPooling: sequence to vector

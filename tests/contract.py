@@ -29,6 +29,7 @@ ARGUMENTS = {
     "dropout": 0.25,
     "seed": 11,
     "axis": (1, 2),
+    "block_size": 2,
 }
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from keras import ops
 
 # A hidden layer of fewer numbers than this is quicker computed as it stands.
-SMALL = 2**20
+SMALL = 2**22
 # Beyond it e^{2a} is not a float32 any more (44.4), or no precise one (-43.6).
 RANGE = 43.0
 # A larger e^{2a} e^{2b} makes tanh 1 in float32; four such still multiply to a float32.
 LARGEST = 4e8
 FRACTIONS = 4
-CHUNK = 32
+CHUNK = 16
 # Lengths that a graph does not know are filled up to a multiple of this: each new length
 # is compiled anew.
 STEP = 64
@@ -39,7 +39,7 @@ def tanh_sum(query, key, vector):
         Sums `(..., Tq, Tk)`.
     """
     dtype = query.dtype
-    if keras.backend.backend() == "torch" or keras.backend.standardize_dtype(dtype) == "float64":
+    if not _is_compiled(dtype):
         return plain(query, key, vector)
     lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
     sizes = (*lead, ops.shape(query)[-2], ops.shape(key)[-2], query.shape[-1])
@@ -53,6 +53,16 @@ def tanh_sum(query, key, vector):
         lambda: plain(query, key, vector),
         lambda: _folded(query, key, vector),
     )
+
+
+def numbers_per_pair(dtype, depth):
+    """How many numbers `tanh_sum` keeps for each pair."""
+    return 1 if _is_compiled(dtype) else depth
+
+
+def _is_compiled(dtype):
+    dtype = keras.backend.standardize_dtype(dtype)
+    return keras.backend.backend() != "torch" and dtype != "float64"
 
 
 def plain(query, key, vector):
@@ -86,10 +96,10 @@ def _fold(x, lead):
 @functools.cache
 def _compiled(function):
     if keras.backend.backend() == "tensorflow":
-        from keras_attention import tensorflow_compilation as compilation
+        from keras_attention import tensorflow_compile as compiler
     else:
-        from keras_attention import jax_compilation as compilation
-    return compilation.compiled(function)
+        from keras_attention import jax_compile as compiler
+    return compiler.compiled(function)
 
 
 @ops.custom_gradient
@@ -253,9 +263,7 @@ def _add_fractions(denominator):
                     tops[i] * bottoms[i + 1] + tops[i + 1] * bottoms[i]
                     for i in range(0, len(tops), 2)
                 ]
-                bottoms = [
-                    bottoms[i] * bottoms[i + 1] for i in range(0, len(bottoms), 2)
-                ]
+                bottoms = [bottoms[i] * bottoms[i + 1] for i in range(0, len(bottoms), 2)]
             total = total + tops[0] / bottoms[0]
         return total
 
