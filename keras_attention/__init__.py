@@ -13,6 +13,7 @@ Each stage has its file, and a file imports only files of a lower level:
     datasets            0  real data to train on
     tensorflow_loops    0  loops over time steps, for TensorFlow
     tensorflow_blocks   0  blocks that are computed anew in the backward pass
+    tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
     tensorflow_compile  0  functions that XLA compiles, for TensorFlow
     jax_compile         0  functions that XLA compiles, for JAX
     loops               1  loops over time steps

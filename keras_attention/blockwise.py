@@ -5,6 +5,8 @@ at once. Only the inputs are kept for the backward pass, which computes each blo
 """
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -13,6 +15,22 @@ from keras import ops
 WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
 BLOCK_BYTES = 2**22
+
+
+class Parts(NamedTuple):
+    """What attention does with a block of queries.
+
+    Args:
+        scores: of projected queries and keys.
+        aggregate: `(scores, value, mask=, dropout=)` to the output and the weights.
+        variables: Keras variables that the two read.
+        temperature: of the softmax that `aggregate` applies; `None` if it is another.
+    """
+
+    scores: Callable
+    aggregate: Callable
+    variables: list[Any]
+    temperature: float | None
 
 
 class SeededDropout:
@@ -65,89 +83,103 @@ def choose(scores_shape, numbers, block_size=None):
     return ops.cast(ops.where(row * queries <= WHOLE_BYTES, queries, block), "int32")
 
 
-def attend(compute, query, key, value, mask, *, block, variables, dropout=None):
-    """`compute(query, key, value, mask, dropout)` for blocks of `query` and `mask`.
+def attend(parts, query, key, value, *, block, mask=None, dropout=None):
+    """The output of attention, for blocks of queries.
 
     Args:
-        compute: returns the output `(..., Tq, Dv)`.
-        query: `(..., Tq, P)`.
-        key: `(..., Tk, P)`.
+        parts: what is done with each block, `Parts`.
+        query: projected, `(..., Tq, P)`.
+        key: projected, `(..., Tk, P)`.
         value: `(..., Tk, Dv)`.
-        mask: booleans that broadcast to `(..., Tq, Tk)`, or `None`.
         block: how many queries make a block.
-        variables: Keras variables that `compute` reads.
+        mask: booleans that broadcast to `(..., Tq, Tk)`, or `None`.
         dropout: a `SeededDropout` or `None`.
 
     Returns:
         The output `(..., Tq, Dv)`.
     """
     length = ops.shape(query)[-2]
-    rows, shared = [_lengthen(query, length, block)], [key, value]
-    mask_in_rows = mask is not None and mask.shape[-2] != 1
-    if mask_in_rows:
-        if mask.shape[-2] is None:
-            *lead, _, keys = ops.shape(mask)
-            mask = ops.broadcast_to(mask, (*lead, length, keys))
-        rows.append(_lengthen(mask, length, block))
-    elif mask is not None:
-        shared.append(mask)
-    seeds = [] if dropout is None else [dropout.draw()]
-    # As plain tensors, so that each backend's recomputing sees what it depends on.
-    values = [ops.convert_to_tensor(v) for v in variables]
+    query = _lengthen(query, length, block)
+    mask_at = _mask_in_blocks(mask, length, block)
+    seed = None if dropout is None else dropout.draw()
+    # As plain tensors, so that each backend sees what a block depends on.
+    values = [ops.convert_to_tensor(v) for v in parts.variables]
 
-    def one_block(index, query, *others):
-        others = list(others)
-        mask = others.pop(0) if mask_in_rows else None
-        key, value = others[:2]
-        del others[:2]
-        if mask is None and shared[2:]:
-            mask = others.pop(0)
-        known = list(zip(variables, others[len(seeds) :], strict=True))
-        if seeds:
-            known += dropout.at(others[0], index)
-        with keras.StatelessScope(known):
-            return compute(query, key, value, mask, dropout)
+    def scope(index, values):
+        known = list(zip(parts.variables, values, strict=True))
+        return keras.StatelessScope(
+            known + ([] if seed is None else dropout.at(seed, index))
+        )
 
-    shared_tensors = [*shared, *seeds, *values]
-    output = map_blocks(one_block, rows, shared_tensors, block, value.dtype)
+    def drop(index, weights):
+        with scope(index, values):
+            return dropout(weights)
+
+    def scores(query, key, *values):
+        with scope(0, values):
+            scores = ops.cast(parts.scores(query, key), value.dtype)
+        return scores if parts.temperature == 1 else scores / parts.temperature
+
+    def one_block(index, query, key, value, *values):
+        with scope(index, values):
+            options = dict(mask=mask_at(index), dropout=dropout)
+            return parts.aggregate(parts.scores(query, key), value, **options)[0]
+
+    if keras.backend.backend() != "tensorflow":
+        output = map_blocks(one_block, query, [key, value, *values], block)
+    elif parts.temperature and keras.backend.standardize_dtype(value.dtype) == "float32":
+        from keras_attention import tensorflow_blocks
+
+        options = dict(mask_at=mask_at, drop=None if seed is None else drop)
+        output = tensorflow_blocks.softmax_blocks(
+            scores, query, key, value, values, block=block, **options
+        )
+    else:
+        from keras_attention import tensorflow_blocks
+
+        tensors = [key, value, *values]
+        output = tensorflow_blocks.map_blocks(one_block, query, tensors, block)
     return output[..., :length, :]
 
 
-def map_blocks(function, rows, shared, block, dtype):
-    """`function(index, *rows_of_a_block, *shared)` for each block, end to end.
+def map_blocks(function, rows, shared, block):
+    """`function(index, rows_of_a_block, *shared)` for each block, end to end.
 
     What happens inside is computed anew in the backward pass, not kept.
 
     Args:
         function: returns `(..., block, D)`.
-        rows: list of tensors `(..., T, any)`, with `T` a multiple of `block`.
+        rows: `(..., T, P)`, with `T` a multiple of `block`.
         shared: list of tensors that each block gets whole.
         block: number of rows.
-        dtype: of the result.
 
     Returns:
         A tensor `(..., T, D)`.
     """
-    if keras.backend.backend() == "tensorflow":
-        from keras_attention import tensorflow_blocks
-
-        return tensorflow_blocks.map_blocks(function, rows, shared, block, dtype)
     again = keras.remat(function)
-
-    def one_block(at):
-        return again(*at, *shared)
-
-    stacks = [_split(x, block) for x in rows]
-    outputs = ops.map(one_block, (ops.arange(stacks[0].shape[0]), *stacks))
-    outputs = ops.moveaxis(outputs, 0, -3)
-    *lead, blocks, _, depth = outputs.shape
-    return ops.reshape(outputs, (*lead, blocks * block, depth))
+    *lead, length, depth = rows.shape
+    stack = ops.reshape(rows, (*lead, length // block, block, depth))
+    stack = ops.moveaxis(stack, -3, 0)
+    indices = ops.arange(length // block, dtype="int32")
+    outputs = ops.map(lambda at: again(*at, *shared), (indices, stack))
+    return ops.reshape(ops.moveaxis(outputs, 0, -3), (*lead, length, -1))
 
 
-def _split(x, block):
-    """`(..., T, D)` to `(T / block, ..., block, D)`."""
-    *lead, length, depth = x.shape
-    return ops.moveaxis(ops.reshape(x, (*lead, length // block, block, depth)), -3, 0)
+def _mask_in_blocks(mask, length, block):
+    """A function from the index of a block to its part of `mask`."""
+    if mask is None or mask.shape[-2] == 1:
+        return lambda index: mask
+    if mask.shape[-2] is None:
+        *lead, _, keys = ops.shape(mask)
+        mask = ops.broadcast_to(mask, (*lead, length, keys))
+    mask = _lengthen(mask, length, block)
+    *lead, _, keys = ops.shape(mask)
+
+    def part(index):
+        start = [0] * len(lead) + [index * block, 0]
+        return ops.slice(mask, start, (*lead, block, keys))
+
+    return part
 
 
 def _lengthen(x, length, block):

@@ -1,5 +1,7 @@
 """score -> mask -> normalise -> aggregate, once for every layer."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -119,21 +121,18 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
     if isinstance(block, int) and isinstance(queries, int) and block >= queries:
         return _at_once(query, key, value, **parts)[0]
 
-    def compute(query, key, value, mask, dropout):
-        scores = score(query, key, stage="compare")
-        options = dict(normalizer=normalizer, mask=mask, dropout=dropout)
-        return aggregate(scores, value, **options)[0]
+    is_softmax = type(normalizer) is normalizers.Softmax
+    steps = blockwise.Parts(
+        scores=functools.partial(score, stage="compare"),
+        aggregate=functools.partial(aggregate, normalizer=normalizer),
+        variables=[*score.variables, *normalizer.variables],
+        temperature=normalizer.temperature if is_softmax else None,
+    )
 
     def in_blocks():
-        return blockwise.attend(
-            compute,
-            *score(query, key, stage="project"),
-            value,
-            mask,
-            block=block,
-            variables=[*score.variables, *normalizer.variables],
-            dropout=dropout,
-        )
+        query_key = score(query, key, stage="project")
+        options = dict(block=block, mask=mask, dropout=dropout)
+        return blockwise.attend(steps, *query_key, value, **options)
 
     if isinstance(block, int):
         return in_blocks()

@@ -113,6 +113,10 @@ class Softmax(Normalizer):
     def normalize(self, scores, mask):
         if self.temperature != 1:
             scores = scores / self.temperature
+        if keras.backend.backend() == "tensorflow":
+            from keras_attention import tensorflow_softmax
+
+            return tensorflow_softmax.softmax(scores, mask)
         exponentials = ops.exp(_below_maximum(scores, mask))
         if mask is not None:
             exponentials = ops.where(mask, exponentials, 0.0)

@@ -7,50 +7,115 @@ bound that XLA could compile a gradient with. A gradient of our own is two plain
 import tensorflow as tf
 
 
-def map_blocks(function, rows, shared, block, dtype):
+def map_blocks(function, rows, shared, block):
     """See `keras_attention.blockwise.map_blocks`."""
 
     @tf.custom_gradient
-    def run(*tensors):
-        # Else an eager tape would record, and keep, what happens in here.
-        tensors = [tf.stop_gradient(x) for x in tensors]
-        rows_, shared_ = tensors[: len(rows)], tensors[len(rows) :]
-        blocks = _length(rows_[0]) // block
-
-        def part(x, i):
-            return _block(x, i, block)
+    def run(rows, *shared):
+        rows, *shared = _unwatched(rows, *shared)
+        blocks = _length(rows) // block
 
         def step(i, outputs):
-            output = function(i, *(part(x, i) for x in rows_), *shared_)
-            return i + 1, outputs.write(i, output)
+            return i + 1, outputs.write(i, function(i, _block(rows, i, block), *shared))
 
         def gradient(upstream):
-            wanted = [x for x in tensors if x.dtype.is_floating]
-            own = sum(x.dtype.is_floating for x in rows_)
-
-            def step(i, stacks, sums):
-                parts = [part(x, i) for x in rows_]
-                sources = [x for x in (*parts, *shared_) if x.dtype.is_floating]
+            def step(i, stack, sums):
+                sources = [_block(rows, i, block), *shared]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(sources)
-                    output = function(i, *parts, *shared_)
-                found = tape.gradient(output, sources, part(upstream, i), "zero")
-                stacks = [s.write(i, g) for s, g in zip(stacks, found, strict=False)]
-                sums = [_add(s, g) for s, g in zip(sums, found[own:], strict=True)]
-                return i + 1, stacks, sums
+                    output = function(i, *sources)
+                given = _block(upstream, i, block)
+                found = tape.gradient(output, sources, given, "zero")
+                return i + 1, stack.write(i, found[0]), _add(sums, found[1:])
 
-            stacks = [tf.TensorArray(x.dtype, blocks) for x in wanted[:own]]
-            sums = [tf.zeros_like(x, _wide(x.dtype)) for x in wanted[own:]]
-            _, stacks, sums = _loop(step, blocks, (stacks, sums))
-            found = [_join(s.stack(), x) for s, x in zip(stacks, wanted, strict=False)]
-            pairs = zip(sums, wanted[own:], strict=True)
-            found = iter(found + [tf.cast(s, x.dtype) for s, x in pairs])
-            return [next(found) if x.dtype.is_floating else None for x in tensors]
+            start = tf.TensorArray(rows.dtype, blocks), _sums_like(shared)
+            _, stack, sums = _loop(step, blocks, start)
+            return _join(stack.stack(), rows), *_cast_like(sums, shared)
 
-        _, outputs = _loop(step, blocks, (tf.TensorArray(dtype, blocks),))
-        return _join(outputs.stack(), rows_[0]), gradient
+        _, outputs = _loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
+        return _join(outputs.stack(), rows), gradient
 
-    return run(*map(tf.convert_to_tensor, (*rows, *shared)))
+    return run(*map(tf.convert_to_tensor, (rows, *shared)))
+
+
+def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
+    """Attention with softmax: as `map_blocks`, with a gradient of fewer passes.
+
+    A query keeps its largest score and its sum of exponentials, which make weights of
+    scores in one pass; weights are not divided by the sum, the upstream gradient is.
+
+    Args:
+        scores: `(query, key, *values)` to `(..., block, Tk)`.
+        query: `(..., T, P)`, with `T` a multiple of `block`.
+        key: `(..., Tk, P)`.
+        value: `(..., Tk, Dv)`, of the dtype of the scores.
+        values: list of tensors that `scores` depends on.
+        block: number of queries.
+        mask_at: from the index of a block to booleans, or `None`.
+        drop: dropout, from the index of a block and weights; or `None`.
+
+    Returns:
+        A tensor `(..., T, Dv)`.
+    """
+
+    def exponentials(i, s, top):
+        mask, e = mask_at(i), tf.exp(s - top)
+        return e if mask is None else tf.where(mask, e, tf.zeros((), e.dtype))
+
+    def one_block(i, query, key, value, *values):
+        s, mask = scores(query, key, *values), mask_at(i)
+        seen = s if mask is None else tf.where(mask, s, tf.constant(s.dtype.min, s.dtype))
+        top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), s.dtype.min)
+        e = exponentials(i, s, top)
+        total = tf.reduce_sum(e, -1, keepdims=True)
+        total = tf.where(total > 0, total, tf.ones_like(total))
+        output = tf.matmul(e if drop is None else drop(i, e), value) / total
+        return tf.concat([output, top, total], -1)
+
+    @tf.custom_gradient
+    def run(*tensors):
+        tensors = _unwatched(*tensors)
+        query, key, value, *values = tensors
+        blocks = _length(query) // block
+
+        def step(i, outputs):
+            part = _block(query, i, block)
+            return i + 1, outputs.write(i, one_block(i, part, key, value, *values))
+
+        _, outputs = _loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
+        output, top, total = _split(_join(outputs.stack(), query))
+
+        def gradient(upstream):
+            upstream = upstream / total
+            mean = tf.reduce_sum(upstream * output, -1, keepdims=True)
+
+            def step(i, stack, sums):
+                sources = [_block(query, i, block), key, *values]
+                given, given_mean = _block(upstream, i, block), _block(mean, i, block)
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(sources)
+                    s = scores(*sources)
+                e = exponentials(i, s, _block(top, i, block))
+                slope = tf.matmul(given, value, transpose_b=True)
+                slope = slope if drop is None else drop(i, slope)
+                own, *found = tape.gradient(s, sources, e * (slope - given_mean), "zero")
+                e = e if drop is None else drop(i, e)
+                found.insert(1, tf.matmul(e, given, transpose_a=True))
+                return i + 1, stack.write(i, own), _add(sums, found)
+
+            shared = [key, value, *values]
+            start = tf.TensorArray(query.dtype, blocks), _sums_like(shared)
+            _, stack, sums = _loop(step, blocks, start)
+            return _join(stack.stack(), query), *_cast_like(sums, shared)
+
+        return output, gradient
+
+    return run(*map(tf.convert_to_tensor, (query, key, value, *values)))
+
+
+def _unwatched(*tensors):
+    """Else an eager tape would record, and keep, what is done with them."""
+    return [tf.stop_gradient(x) for x in tensors]
 
 
 def _loop(step, blocks, carry):
@@ -61,6 +126,10 @@ def _loop(step, blocks, carry):
         parallel_iterations=1,
         maximum_iterations=blocks,
     )
+
+
+def _split(x):
+    return x[..., :-2], x[..., -2:-1], x[..., -1:]
 
 
 def _length(x):
@@ -88,10 +157,18 @@ def _join(stack, like):
     return tf.ensure_shape(joined, [*like.shape[:-1], None])
 
 
-def _wide(dtype):
-    return tf.float32 if dtype.size < 4 else dtype
+def _sums_like(tensors):
+    """Zeros to add to, in float32 for low precision."""
+    wide = [tf.float32 if x.dtype.size < 4 else x.dtype for x in tensors]
+    return [tf.zeros_like(x, dtype) for x, dtype in zip(tensors, wide, strict=True)]
 
 
-def _add(total, gradient):
-    gradient = tf.cast(gradient, total.dtype)
-    return total + tf.ensure_shape(gradient, total.shape)
+def _add(sums, gradients):
+    return [
+        s + tf.ensure_shape(tf.cast(g, s.dtype), s.shape)
+        for s, g in zip(sums, gradients, strict=True)
+    ]
+
+
+def _cast_like(sums, tensors):
+    return [tf.cast(s, x.dtype) for s, x in zip(sums, tensors, strict=True)]
