@@ -11,6 +11,10 @@ Each stage has its file, and a file imports only files of a lower level:
     text                0  words, sentences, vocabularies
     extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow
+    tensorflow_blocks   0  blocks that are computed anew in the backward pass
+    tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
+    tensorflow_compile  0  functions that XLA compiles, for TensorFlow
+    jax_compile         0  functions that XLA compiles, for JAX
     visualization       1  pictures of weights
     datasets            1  real data to train on
     loops               1  loops over time steps
@@ -19,6 +23,7 @@ Each stage has its file, and a file imports only files of a lower level:
     sequence_losses     1  loss and accuracies in which padding does not count
     state_bridge        1  from an encoder's last states to a decoder's first
     attentional_vector  1  what a decoder makes of its output and its contexts
+    blockwise           1  attention of blocks of queries, in bounded memory
     choices             2  choosing one position of many
     functional          2  attend: the four stages, once
     hard                3  normalizers that choose one position

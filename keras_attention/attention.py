@@ -3,10 +3,13 @@
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
+from keras import ops
 
 from keras_attention import masks, normalizers, scores
+from keras_attention.blockwise import SeededDropout
 from keras_attention.choices import hand_in
-from keras_attention.config import Configurable
+from keras_attention.config import Configurable, check_positive_integer
 from keras_attention.functional import aggregate, as_float, attend
 
 
@@ -34,6 +37,9 @@ class Attention(Configurable, keras.layers.Layer):
         units: depth of the hidden layer of a score given by name, e.g. `"additive"`.
         dropout: share of the weights that are dropped in training.
         seed: integer for the dropout.
+        block_size: how many queries are attended with at a time when no weights are
+            returned; `None` takes blocks only where all weights would take more than
+            `keras_attention.blockwise.WHOLE_BYTES` (32 MiB). The result is the same.
         **kwargs: `name`, `dtype` and so on, as in every Keras layer.
 
     Call arguments:
@@ -50,12 +56,14 @@ class Attention(Configurable, keras.layers.Layer):
             last query sees all keys.
         return_attention_scores: whether to return the weights too, as they are before
             dropout.
+        attention_rows: integers `(R,)`: the queries to return weights for, without
+            making those of the others.
         training: whether to apply dropout.
 
     Returns:
         The output `(..., Tq, Dv)`, which carries the query's mask, or with
-        `return_attention_scores` the pair of it and the weights `(..., Tq, Tk)`. A query
-        that sees no key gets zeros for both.
+        `return_attention_scores` the pair of it and the weights `(..., Tq, Tk)`, with
+        `attention_rows` `(..., R, Tk)`. A query that sees no key gets zeros for both.
 
     Raises:
         ValueError: for shapes, depths or masks that do not fit each other.
@@ -82,14 +90,18 @@ class Attention(Configurable, keras.layers.Layer):
         units=None,
         dropout=0.0,
         seed=None,
+        block_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if block_size is not None:
+            check_positive_integer("block_size", block_size)
         self.score = scores.get(score, units=units, dtype=self.dtype_policy)
         self.normalizer = normalizers.get(normalizer, dtype=self.dtype_policy)
         self.units = units
         self.dropout = dropout
         self.seed = seed
+        self.block_size = block_size
         self.dropout_layer = keras.layers.Dropout(
             dropout, seed=seed, dtype=self.dtype_policy, name="dropout"
         )
@@ -125,6 +137,7 @@ class Attention(Configurable, keras.layers.Layer):
         attention_mask=None,
         use_causal_mask=False,
         return_attention_scores=False,
+        attention_rows=None,
         training=None,
     ):
         query, value = (
@@ -133,6 +146,8 @@ class Attention(Configurable, keras.layers.Layer):
         )
         key = value if key is None else as_float(key, self.compute_dtype)
         self._check(query, value, key, query_mask, value_mask, key_mask, attention_mask)
+        # What is drawn cannot be computed again, for some of the queries or for a block.
+        whole = return_attention_scores or self.normalizer.is_random
         output, weights = attend(
             query,
             value,
@@ -148,11 +163,20 @@ class Attention(Configurable, keras.layers.Layer):
                 attention_mask=attention_mask,
                 use_causal_mask=use_causal_mask,
             ),
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
+            dropout=SeededDropout(self.dropout_layer)
+            if training and self.dropout
+            else None,
+            return_attention_scores=whole,
+            attention_rows=attention_rows,
+            block_size=self.block_size,
         )
         hand_in(self.normalizer, weights)
         output = masks.attach(output, query_mask)
-        return (output, weights) if return_attention_scores else output
+        if not return_attention_scores and attention_rows is None:
+            return output
+        if whole and not return_attention_scores:
+            weights = ops.take(weights, attention_rows, axis=-2)
+        return output, weights
 
     @property
     def seed_generators(self):
@@ -218,6 +242,7 @@ class Attention(Configurable, keras.layers.Layer):
         attention_mask=None,
         use_causal_mask=False,
         return_attention_scores=False,
+        attention_rows=None,
         training=None,
     ):
         key = value if key is None else key
@@ -225,9 +250,11 @@ class Attention(Configurable, keras.layers.Layer):
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         output = masks.attach(output, query_mask)
-        if not return_attention_scores:
+        if not return_attention_scores and attention_rows is None:
             return output
         shape = score_shape(query.shape, key.shape)
+        if not return_attention_scores:
+            shape = (*shape[:-2], np.shape(attention_rows)[0], shape[-1])
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def _check(self, query, value, key, query_mask, value_mask, key_mask, attention_mask):

@@ -1,10 +1,12 @@
 """score -> mask -> normalise -> aggregate, once for every layer."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import masks, normalizers, scores
+from keras_attention import blockwise, masks, normalizers, scores
 
 
 def as_float(x, dtype):
@@ -24,10 +26,18 @@ def attend(
     normalizer="softmax",
     mask=None,
     dropout=None,
+    return_attention_scores=True,
+    attention_rows=None,
+    block_size=None,
 ):
     """Attention as a function: `normalizer(score(query, key)) @ value`.
 
     What `mask` hides has no influence: see `keras_attention.masks`.
+
+    Where the weights are not asked for and would take more than
+    `keras_attention.blockwise.WHOLE_BYTES` (32 MiB), queries are taken in blocks, one
+    after another, and computed anew in the backward pass: the same result in bounded
+    memory.
 
     Args:
         query: `(..., Tq, Dq)`.
@@ -37,10 +47,15 @@ def attend(
         normalizer: a `Normalizer` or its name.
         mask: booleans that broadcast to `(..., Tq, Tk)`, `True` = may be attended.
         dropout: a layer or function that is applied to the weights used, not to those
-            returned.
+            returned. Only a `blockwise.SeededDropout` goes with blocks.
+        return_attention_scores: whether to return all weights.
+        attention_rows: integers `(R,)`, the queries to return weights for, when not all
+            weights are returned.
+        block_size: how many queries make a block; `None` to choose by size.
 
     Returns:
-        `(output, weights)` of shapes `(..., Tq, Dv)` and `(..., Tq, Tk)`.
+        `(output, weights)` of shapes `(..., Tq, Dv)` and `(..., Tq, Tk)`. The weights are
+        those of `attention_rows`, `(..., R, Tk)`, or `None`, if not all are asked for.
 
     Example:
 
@@ -59,19 +74,72 @@ def attend(
     dtype = score.compute_dtype
     query, value = as_float(query, dtype), as_float(value, dtype)
     key = value if key is None else as_float(key, dtype)
-    unsound = None
+    unsound, rows_of = None, None
     if mask is not None:
         mask = masks.as_boolean(mask)
         mask = mask if len(mask.shape) > 1 else ops.expand_dims(mask, 0)
+    if attention_rows is not None and not return_attention_scores:
+        rows_of = _take_rows(query, attention_rows), value, key
+        rows_mask = mask if mask is None else _take_rows(mask, attention_rows)
+    if mask is not None:
         query, key, value, unsound = masks.isolate(query, key, value, mask)
-    output, weights = aggregate(
-        score(query, key), value, normalizer=normalizer, mask=mask, dropout=dropout
-    )
+    parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
+    if return_attention_scores:
+        output, weights = _at_once(query, key, value, **parts)
+    else:
+        output, weights = _bounded(query, key, value, block_size, **parts), None
     if unsound is not None:
         unsound = ops.expand_dims(unsound, -1)
         output = ops.where(unsound, np.nan, output)
-        weights = ops.where(unsound, np.nan, weights)
+        weights = None if weights is None else ops.where(unsound, np.nan, weights)
+    if rows_of is not None:
+        options = dict(score=score, normalizer=normalizer, mask=rows_mask)
+        _, weights = attend(*rows_of, **options)
     return output, weights
+
+
+def _take_rows(x, rows):
+    return x if x.shape[-2] == 1 else ops.take(x, rows, axis=-2)
+
+
+def _at_once(query, key, value, *, score, **parts):
+    return aggregate(score(query, key), value, **parts)
+
+
+def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout):
+    """The output alone, for blocks of queries where all at once would be too much."""
+    parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
+    unseeded = dropout is not None and not isinstance(dropout, blockwise.SeededDropout)
+    if unseeded or normalizer.is_random:
+        return _at_once(query, key, value, **parts)[0]
+    queries, keys = ops.shape(query)[-2], ops.shape(key)[-2]
+    lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
+    if not score.built:
+        score.build(tuple(query.shape), tuple(key.shape))
+    block = blockwise.choose(
+        (*lead, queries, keys), score.numbers_per_pair(key.shape[-1]), block_size
+    )
+    if isinstance(block, int) and isinstance(queries, int) and block >= queries:
+        return _at_once(query, key, value, **parts)[0]
+
+    is_softmax = type(normalizer) is normalizers.Softmax
+    steps = blockwise.Parts(
+        scores=functools.partial(score, stage="compare"),
+        aggregate=functools.partial(aggregate, normalizer=normalizer),
+        variables=[*score.variables, *normalizer.variables],
+        temperature=normalizer.temperature if is_softmax else None,
+    )
+
+    def in_blocks():
+        query_key = score(query, key, stage="project")
+        options = dict(block=block, mask=mask, dropout=dropout)
+        return blockwise.attend(steps, *query_key, value, **options)
+
+    if isinstance(block, int):
+        return in_blocks()
+    return ops.cond(
+        block >= queries, lambda: _at_once(query, key, value, **parts)[0], in_blocks
+    )
 
 
 def aggregate(scores, value, *, normalizer, mask=None, dropout=None):

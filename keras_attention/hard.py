@@ -46,6 +46,8 @@ class HardNormalizer(Normalizer):
         seed: integer for the draws.
     """
 
+    is_random = True
+
     def __init__(self, sample="training", seed=None, **kwargs):
         super().__init__(**kwargs)
         if sample not in WHEN:

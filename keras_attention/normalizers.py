@@ -52,6 +52,9 @@ class Normalizer(Configurable, keras.layers.Layer):
     [[0.5 0.5]]
     """
 
+    # Whether weights are drawn, so that computing them again gives others.
+    is_random = False
+
     def __init__(self, **kwargs):
         # Scores come in float32 on purpose; Keras would cast them down on the way in.
         super().__init__(autocast=False, **kwargs)
@@ -120,6 +123,10 @@ class Softmax(Normalizer):
     def normalize(self, scores, mask):
         if self.temperature != 1:
             scores = scores / self.temperature
+        if keras.backend.backend() == "tensorflow":
+            from keras_attention import tensorflow_softmax
+
+            return tensorflow_softmax.softmax(scores, mask)
         exponentials = ops.exp(below_maximum(scores, mask))
         if mask is not None:
             exponentials = ops.where(mask, exponentials, 0.0)

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention import masks, normalizers, scores
 from keras_attention.attention import check_single_tensor
 from keras_attention.axes import PooledAxes
+from keras_attention.blockwise import SeededDropout
 from keras_attention.choices import hand_in
 from keras_attention.config import Configurable, check_positive_integer
 from keras_attention.functional import as_float, attend
@@ -129,7 +130,10 @@ class AttentionPooling(Configurable, keras.layers.Layer):
             score=self.score,
             normalizer=self.normalizer,
             mask=mask,
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
+            dropout=SeededDropout(self.dropout_layer)
+            if training and self.dropout
+            else None,
+            return_attention_scores=return_attention_scores or self.normalizer.is_random,
         )
         hand_in(self.normalizer, weights)
         output = self._drop_single_query(axes.unfold_output(output), axes)

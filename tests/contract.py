@@ -33,6 +33,7 @@ ARGUMENTS = {
     "expected_rate": 0.25,
     "entropy": 0.125,
     "baseline_decay": 0.5,
+    "block_size": 2,
 }
 
 

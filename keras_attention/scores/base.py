@@ -59,7 +59,20 @@ class Score(Configurable, keras.layers.Layer):
         """The depth of a learned query for keys of `key_depth`."""
         return key_depth
 
-    def call(self, query, key):
+    def numbers_per_pair(self, depth):
+        """How many numbers `compare` keeps for each pair, for projections of `depth`."""
+        return 1
+
+    def call(self, query, key, stage=None):
+        """The scores; with a `stage`, half of the way to them.
+
+        Args:
+            query: `(..., Tq, Dq)`.
+            key: `(..., Tk, Dk)`.
+            stage: `"project"` returns the two projections, `"compare"` takes them.
+        """
+        if stage == "compare":
+            return self._compare(query, key)
         depths = (query.shape[-1], key.shape[-1])
         pairs = zip(depths, self._depths, strict=True)
         if any(None not in pair and pair[0] != pair[1] for pair in pairs):
@@ -67,11 +80,14 @@ class Score(Configurable, keras.layers.Layer):
                 f"Expected query and key of depths {self._depths}, with which "
                 f"{self.name} was built. Received: {depths}"
             )
-        return self.match(query, self.project_key(key))
+        query, key = self.project_query(query), self.project_key(key)
+        return (query, key) if stage == "project" else self._compare(query, key)
 
     def match(self, query, projected_key):
         """Scores of a query and a key that has been through `project_key` before."""
-        query = self.project_query(query)
+        return self._compare(self.project_query(query), projected_key)
+
+    def _compare(self, query, projected_key):
         if keras.backend.standardize_dtype(query.dtype) == "float16":
             query = ops.cast(query, "float32")
             projected_key = ops.cast(projected_key, "float32")

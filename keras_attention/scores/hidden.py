@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention.config import check_positive_integer
 from keras_attention.scores.base import WeightedScore, multiply, register
+from keras_attention.scores.tanh_sum import numbers_per_pair, tanh_sum
 
 
 class HiddenScore(WeightedScore):
@@ -36,11 +37,11 @@ class HiddenScore(WeightedScore):
     def add_hidden_bias(self, projected):
         return projected + self.bias if self.use_bias else projected
 
+    def numbers_per_pair(self, depth):
+        return numbers_per_pair(self.compute_dtype, depth)
+
     def compare(self, query, key):
-        hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
-        # A matrix product: half the time of multiplying by `v` and adding up.
-        vector = ops.expand_dims(self.hidden_vector(), -1)
-        return ops.squeeze(multiply(hidden, vector), -1)
+        return tanh_sum(query, key, self.hidden_vector())
 
 
 @register("additive", "bahdanau")

@@ -1,0 +1,190 @@
+"""Attention for blocks of queries, one after another: the same result in bounded memory.
+
+A block sees all keys, so any score and any normalizer give what they give for all queries
+at once. Only the inputs are kept for the backward pass, which computes each block anew.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+# Scores of more bytes than this are not made all at once.
+WHOLE_BYTES = 2**25
+# Scores of one block: a few of them fit a cache together.
+BLOCK_BYTES = 2**22
+
+
+class Parts(NamedTuple):
+    """What attention does with a block of queries.
+
+    Args:
+        scores: of projected queries and keys.
+        aggregate: `(scores, value, mask=, dropout=)` to the output and the weights.
+        variables: Keras variables that the two read.
+        temperature: of the softmax that `aggregate` applies; `None` if it is another.
+    """
+
+    scores: Callable
+    aggregate: Callable
+    variables: list[Any]
+    temperature: float | None
+
+
+class SeededDropout:
+    """The dropout of a `keras.layers.Dropout` in training, the same for each block again.
+
+    Args:
+        layer: the `keras.layers.Dropout`.
+    """
+
+    def __init__(self, layer):
+        self._layer = layer
+
+    def __call__(self, weights):
+        return self._layer(weights, training=True)
+
+    def draw(self):
+        """A new seed, for one call of attention."""
+        return self._layer.seed_generator.next()
+
+    def at(self, seed, index):
+        """What `keras.StatelessScope` needs for block `index` to draw its own numbers."""
+        # The layer itself counts on in the second number.
+        step = ops.stack([ops.cast(index, seed.dtype), ops.zeros((), seed.dtype)])
+        return [(self._layer.seed_generator.state, seed + 1000003 * step)]
+
+
+def choose(scores_shape, numbers, block_size=None):
+    """How many queries make a block, or `None` for all at once.
+
+    Args:
+        scores_shape: `(..., Tq, Tk)`, unknown sizes as tensors.
+        numbers: how many numbers the score keeps for each pair of query and key.
+        block_size: what the user wants.
+
+    Returns:
+        An integer, or a tensor where sizes are unknown: all queries, if they fit
+        `WHOLE_BYTES`.
+    """
+    *lead, queries, keys = scores_shape
+    if block_size is not None:
+        return block_size
+    if all(isinstance(size, int) for size in scores_shape):
+        row = 4 * numbers * math.prod(lead) * keys
+        if row * queries <= WHOLE_BYTES:
+            return queries
+        return max(1, min(queries, BLOCK_BYTES // row))
+    row = 4.0 * numbers * ops.prod(ops.cast(ops.stack([*lead, keys]), "float32"))
+    queries = ops.cast(queries, "float32")
+    block = ops.clip(ops.floor(BLOCK_BYTES / row), 1.0, queries)
+    return ops.cast(ops.where(row * queries <= WHOLE_BYTES, queries, block), "int32")
+
+
+def attend(parts, query, key, value, *, block, mask=None, dropout=None):
+    """The output of attention, for blocks of queries.
+
+    Args:
+        parts: what is done with each block, `Parts`.
+        query: projected, `(..., Tq, P)`.
+        key: projected, `(..., Tk, P)`.
+        value: `(..., Tk, Dv)`.
+        block: how many queries make a block.
+        mask: booleans that broadcast to `(..., Tq, Tk)`, or `None`.
+        dropout: a `SeededDropout` or `None`.
+
+    Returns:
+        The output `(..., Tq, Dv)`.
+    """
+    length = ops.shape(query)[-2]
+    query = _lengthen(query, length, block)
+    mask_at = _mask_in_blocks(mask, length, block)
+    seed = None if dropout is None else dropout.draw()
+    # As plain tensors, so that each backend sees what a block depends on.
+    values = [ops.convert_to_tensor(v) for v in parts.variables]
+
+    def scope(index, values):
+        known = list(zip(parts.variables, values, strict=True))
+        return keras.StatelessScope(
+            known + ([] if seed is None else dropout.at(seed, index))
+        )
+
+    def drop(index, weights):
+        with scope(index, values):
+            return dropout(weights)
+
+    def scores(query, key, *values):
+        with scope(0, values):
+            scores = ops.cast(parts.scores(query, key), value.dtype)
+        return scores if parts.temperature == 1 else scores / parts.temperature
+
+    def one_block(index, query, key, value, *values):
+        with scope(index, values):
+            options = dict(mask=mask_at(index), dropout=dropout)
+            return parts.aggregate(parts.scores(query, key), value, **options)[0]
+
+    if keras.backend.backend() != "tensorflow":
+        output = map_blocks(one_block, query, [key, value, *values], block)
+    elif parts.temperature and keras.backend.standardize_dtype(value.dtype) == "float32":
+        from keras_attention import tensorflow_blocks
+
+        options = dict(mask_at=mask_at, drop=None if seed is None else drop)
+        output = tensorflow_blocks.softmax_blocks(
+            scores, query, key, value, values, block=block, **options
+        )
+    else:
+        from keras_attention import tensorflow_blocks
+
+        tensors = [key, value, *values]
+        output = tensorflow_blocks.map_blocks(one_block, query, tensors, block)
+    return output[..., :length, :]
+
+
+def map_blocks(function, rows, shared, block):
+    """`function(index, rows_of_a_block, *shared)` for each block, end to end.
+
+    What happens inside is computed anew in the backward pass, not kept.
+
+    Args:
+        function: returns `(..., block, D)`.
+        rows: `(..., T, P)`, with `T` a multiple of `block`.
+        shared: list of tensors that each block gets whole.
+        block: number of rows.
+
+    Returns:
+        A tensor `(..., T, D)`.
+    """
+    again = keras.remat(function)
+    *lead, length, depth = rows.shape
+    stack = ops.reshape(rows, (*lead, length // block, block, depth))
+    stack = ops.moveaxis(stack, -3, 0)
+    indices = ops.arange(length // block, dtype="int32")
+    outputs = ops.map(lambda at: again(*at, *shared), (indices, stack))
+    return ops.reshape(ops.moveaxis(outputs, 0, -3), (*lead, length, -1))
+
+
+def _mask_in_blocks(mask, length, block):
+    """A function from the index of a block to its part of `mask`."""
+    if mask is None or mask.shape[-2] == 1:
+        return lambda index: mask
+    if mask.shape[-2] is None:
+        *lead, _, keys = ops.shape(mask)
+        mask = ops.broadcast_to(mask, (*lead, length, keys))
+    mask = _lengthen(mask, length, block)
+    *lead, _, keys = ops.shape(mask)
+
+    def part(index):
+        start = [0] * len(lead) + [index * block, 0]
+        return ops.slice(mask, start, (*lead, block, keys))
+
+    return part
+
+
+def _lengthen(x, length, block):
+    """Zeros (`False`) behind the rows, up to a multiple of `block`."""
+    gap = -length % block
+    if isinstance(gap, int) and gap == 0:
+        return x
+    return ops.pad(x, [*([0, 0] for _ in x.shape[:-2]), [0, gap], [0, 0]])

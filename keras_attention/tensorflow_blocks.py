@@ -1,0 +1,174 @@
+"""Blocks of rows, one after another, computed anew in the backward pass, for TensorFlow.
+
+`keras.remat` within `keras.ops.map` would keep what each block reads, and its loop has no
+bound that XLA could compile a gradient with. A gradient of our own is two plain loops.
+"""
+
+import tensorflow as tf
+
+
+def map_blocks(function, rows, shared, block):
+    """See `keras_attention.blockwise.map_blocks`."""
+
+    @tf.custom_gradient
+    def run(rows, *shared):
+        rows, *shared = _unwatched(rows, *shared)
+        blocks = _length(rows) // block
+
+        def step(i, outputs):
+            return i + 1, outputs.write(i, function(i, _block(rows, i, block), *shared))
+
+        def gradient(upstream):
+            def step(i, stack, sums):
+                sources = [_block(rows, i, block), *shared]
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(sources)
+                    output = function(i, *sources)
+                given = _block(upstream, i, block)
+                found = tape.gradient(output, sources, given, "zero")
+                return i + 1, stack.write(i, found[0]), _add(sums, found[1:])
+
+            start = tf.TensorArray(rows.dtype, blocks), _sums_like(shared)
+            _, stack, sums = _loop(step, blocks, start)
+            return _join(stack.stack(), rows), *_cast_like(sums, shared)
+
+        _, outputs = _loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
+        return _join(outputs.stack(), rows), gradient
+
+    return run(*map(tf.convert_to_tensor, (rows, *shared)))
+
+
+def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
+    """Attention with softmax: as `map_blocks`, with a gradient of fewer passes.
+
+    A query keeps its largest score and its sum of exponentials, which make weights of
+    scores in one pass; weights are not divided by the sum, the upstream gradient is.
+
+    Args:
+        scores: `(query, key, *values)` to `(..., block, Tk)`.
+        query: `(..., T, P)`, with `T` a multiple of `block`.
+        key: `(..., Tk, P)`.
+        value: `(..., Tk, Dv)`, of the dtype of the scores.
+        values: list of tensors that `scores` depends on.
+        block: number of queries.
+        mask_at: from the index of a block to booleans, or `None`.
+        drop: dropout, from the index of a block and weights; or `None`.
+
+    Returns:
+        A tensor `(..., T, Dv)`.
+    """
+
+    def exponentials(i, s, top):
+        mask, e = mask_at(i), tf.exp(s - top)
+        return e if mask is None else tf.where(mask, e, tf.zeros((), e.dtype))
+
+    def one_block(i, query, key, value, *values):
+        s, mask = scores(query, key, *values), mask_at(i)
+        seen = s if mask is None else tf.where(mask, s, tf.constant(s.dtype.min, s.dtype))
+        top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), s.dtype.min)
+        e = exponentials(i, s, top)
+        total = tf.reduce_sum(e, -1, keepdims=True)
+        total = tf.where(total > 0, total, tf.ones_like(total))
+        output = tf.matmul(e if drop is None else drop(i, e), value) / total
+        return tf.concat([output, top, total], -1)
+
+    @tf.custom_gradient
+    def run(*tensors):
+        tensors = _unwatched(*tensors)
+        query, key, value, *values = tensors
+        blocks = _length(query) // block
+
+        def step(i, outputs):
+            part = _block(query, i, block)
+            return i + 1, outputs.write(i, one_block(i, part, key, value, *values))
+
+        _, outputs = _loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
+        output, top, total = _split(_join(outputs.stack(), query))
+
+        def gradient(upstream):
+            upstream = upstream / total
+            mean = tf.reduce_sum(upstream * output, -1, keepdims=True)
+
+            def step(i, stack, sums):
+                sources = [_block(query, i, block), key, *values]
+                given, given_mean = _block(upstream, i, block), _block(mean, i, block)
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(sources)
+                    s = scores(*sources)
+                e = exponentials(i, s, _block(top, i, block))
+                slope = tf.matmul(given, value, transpose_b=True)
+                slope = slope if drop is None else drop(i, slope)
+                own, *found = tape.gradient(s, sources, e * (slope - given_mean), "zero")
+                e = e if drop is None else drop(i, e)
+                found.insert(1, tf.matmul(e, given, transpose_a=True))
+                return i + 1, stack.write(i, own), _add(sums, found)
+
+            shared = [key, value, *values]
+            start = tf.TensorArray(query.dtype, blocks), _sums_like(shared)
+            _, stack, sums = _loop(step, blocks, start)
+            return _join(stack.stack(), query), *_cast_like(sums, shared)
+
+        return output, gradient
+
+    return run(*map(tf.convert_to_tensor, (query, key, value, *values)))
+
+
+def _unwatched(*tensors):
+    """Else an eager tape would record, and keep, what is done with them."""
+    return [tf.stop_gradient(x) for x in tensors]
+
+
+def _loop(step, blocks, carry):
+    return tf.while_loop(
+        lambda i, *_: i < blocks,
+        step,
+        (tf.constant(0), *carry),
+        parallel_iterations=1,
+        maximum_iterations=blocks,
+    )
+
+
+def _split(x):
+    return x[..., :-2], x[..., -2:-1], x[..., -1:]
+
+
+def _length(x):
+    return x.shape[-2] or tf.shape(x)[-2]
+
+
+def _block(x, i, block):
+    """Rows `i * block` to `(i + 1) * block`."""
+    rank = len(x.shape)
+    start = [0] * (rank - 2) + [i * block, 0]
+    sizes = tf.shape(x) if None in x.shape else x.shape
+    sizes = [sizes[a] if x.shape[a] is None else x.shape[a] for a in range(rank)]
+    part = tf.slice(x, start, [*sizes[:-2], block, sizes[-1]])
+    known = block if isinstance(block, int) else None
+    return tf.ensure_shape(part, [*x.shape[:-2], known, x.shape[-1]])
+
+
+def _join(stack, like):
+    """`(blocks, ..., block, D)` to `(..., blocks * block, D)`."""
+    rank = len(like.shape) + 1
+    order = [*range(1, rank - 2), 0, rank - 2, rank - 1]
+    stack = tf.transpose(tf.ensure_shape(stack, [None] * rank), order)
+    shape = tf.shape(stack)
+    joined = tf.reshape(stack, tf.concat([shape[:-3], [-1], shape[-1:]], 0))
+    return tf.ensure_shape(joined, [*like.shape[:-1], None])
+
+
+def _sums_like(tensors):
+    """Zeros to add to, in float32 for low precision."""
+    wide = [tf.float32 if x.dtype.size < 4 else x.dtype for x in tensors]
+    return [tf.zeros_like(x, dtype) for x, dtype in zip(tensors, wide, strict=True)]
+
+
+def _add(sums, gradients):
+    return [
+        s + tf.ensure_shape(tf.cast(g, s.dtype), s.shape)
+        for s, g in zip(sums, gradients, strict=True)
+    ]
+
+
+def _cast_like(sums, tensors):
+    return [tf.cast(s, x.dtype) for s, x in zip(sums, tensors, strict=True)]
