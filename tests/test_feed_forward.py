@@ -3,7 +3,6 @@
 import json
 import sys
 
-import keras
 import numpy as np
 import pytest
 from conftest import ROOT

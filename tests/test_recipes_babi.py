@@ -1,4 +1,4 @@
-"""bAbI: the reader, the recipe on stories of our own, the shipped network, the benchmark."""
+"""bAbI: reader, recipe on stories of our own, shipped network, benchmark."""
 
 import gzip
 import json
@@ -140,7 +140,8 @@ def test_training_measuring_and_showing(folder, tmp_path, capsys):
     figures = recipe.train(output, epochs=5, data=folder, restarts=2, verbose=0)
     assert sorted(file.name for file in output.iterdir()) == ["babi.json", "babi.keras"]
     assert figures["errors"].keys() == {"1", "4"}
-    assert figures["mean_error"] == pytest.approx(sum(figures["errors"].values()) / 2)
+    mean = sum(figures["errors"].values()) / 2
+    assert figures["mean_error"] == pytest.approx(mean, abs=0.011)
     description = recipes.describe("babi", output)
     assert description["figures"] == figures
     assert len(description["training"]["training_errors"]) == 2
