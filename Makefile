@@ -15,7 +15,7 @@ TORCH ?= torch==2.13.0
 RUN := .venv/bin/python
 # TensorFlow's notes on the processor it runs on.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
-CONTRACT := tests/test_contract.py
+CONTRACT := tests/test_contract.py tests/test_memory.py tests/test_turing_machine.py
 
 .PHONY: help venv demo test test-backends test-jax test-torch test-oldest coverage \
 	lint format notebooks docs models clean

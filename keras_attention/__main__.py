@@ -5,6 +5,7 @@ Every figure printed is a percentage unless its name says otherwise.
 
 import argparse
 import contextlib
+import inspect
 import json
 import logging
 import sys
@@ -59,10 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--limit", type=_positive, metavar="N", help="use N examples only")
     one.add_argument("--json", action="store_true", help="print one line of JSON")
     _add_directory(one)
+    _add_data(one)
 
     one = _add(commands, "train", _train, "train a shipped model again")
     one.add_argument("name", help=f"one of: {', '.join(recipes.names())}")
     one.add_argument("--output", default="saved_models", help="folder for the files")
+    _add_data(one)
     return parser
 
 
@@ -78,6 +81,24 @@ def _add_directory(parser):
         default="saved_models" if Path("saved_models").is_dir() else None,
         help="folder of the models (default: saved_models here, else the package's)",
     )
+
+
+def _add_data(parser):
+    parser.add_argument(
+        "--data", metavar="FOLDER", help="the data's folder, for a model that reads one"
+    )
+
+
+def _data(options, function) -> dict[str, str]:
+    """`--data` as an argument of a recipe's function, if it was given."""
+    if options.data is None:
+        return {}
+    if "data" not in inspect.signature(function).parameters:
+        raise ValueError(
+            f"Expected no --data: {options.name} finds its data in an installed package. "
+            f"Received: {options.data}"
+        )
+    return {"data": options.data}
 
 
 def _positive(argument: str) -> int:
@@ -115,17 +136,25 @@ def _evaluate(options):
     recipe = recipes.get(options.name)
     # Standard output is for the figures, whatever else a recipe or Keras prints.
     with contextlib.redirect_stdout(sys.stderr):
-        figures = recipe.evaluate(limit=options.limit, directory=options.directory)
+        figures = recipe.evaluate(
+            limit=options.limit,
+            directory=options.directory,
+            **_data(options, recipe.evaluate),
+        )
     print(json.dumps(figures) if options.json else _figures(figures))
 
 
 def _train(options):
-    print(_figures(recipes.get(options.name).train(options.output)))
+    train = recipes.get(options.name).train
+    print(_figures(train(options.output, **_data(options, train))))
 
 
 def _figures(figures) -> str:
     return ", ".join(
-        f"{name.replace('_', ' ')} {value:.1f}%" for name, value in figures.items()
+        f"{name.replace('_', ' ')} "
+        # Some figures are one for each of several parts, such as tasks.
+        + (f"({_figures(value)})" if isinstance(value, dict) else f"{value:.1f}%")
+        for name, value in figures.items()
     )
 
 

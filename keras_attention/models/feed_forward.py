@@ -17,8 +17,8 @@ class FeedForwardAttention(Configurable, keras.Model):
     """`y = f(W_y f(W_s c + b_s) + b_y)`, `c = sum_t w_t h_t`, `h_t = f(W_h x_t + b_h)`.
 
     `w = softmax(q tanh(v . h_t + b))`, with a learned number `q` that starts at 1, where
-    the paper has no such number; `f` is `LeakyReLU`. No step depends on another, so all are
-    computed at once, and sequences may be of any length.
+    the paper has no such number; `f` is `LeakyReLU`. No step depends on another, so that
+    all are computed at once, and sequences may be of any length.
 
     Args:
         units: depth of the steps' features, and of the layer behind the pooling.

@@ -20,7 +20,7 @@ SEED = 0
 EPOCHS = 100
 LINEAR_EPOCHS = 20
 LEARNING_RATE = 0.01
-RESTARTS = 3
+RESTARTS = 1
 BATCH_SIZE = 32
 MEMORY_SIZE = 50
 # Numbers of sentences that stories are padded to: few, since each is compiled on its own.
