@@ -14,7 +14,7 @@ from keras import ops
 # Scores of more bytes than this are not made all at once.
 WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
-BLOCK_BYTES = 2**22
+BLOCK_BYTES = 2**23
 
 
 class Parts(NamedTuple):

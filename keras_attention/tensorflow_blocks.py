@@ -58,6 +58,11 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         A tensor `(..., T, Dv)`.
     """
 
+    # A column of ones makes a product with `value` add up weights, and take off a mean,
+    # where a pass over the block would be needed. Dropout is in its way.
+    with_ones = tf.concat([value, tf.ones_like(value[..., :1])], -1)
+    with_ones = tf.stop_gradient(with_ones)
+
     def exponentials(i, s, top):
         mask, e = mask_at(i), tf.exp(s - top)
         return e if mask is None else tf.where(mask, e, tf.zeros((), e.dtype))
@@ -67,15 +72,20 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         seen = s if mask is None else tf.where(mask, s, tf.constant(s.dtype.min, s.dtype))
         top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), s.dtype.min)
         e = exponentials(i, s, top)
+        if drop is None:
+            return tf.concat([tf.matmul(e, with_ones), top], -1)
         total = tf.reduce_sum(e, -1, keepdims=True)
-        total = tf.where(total > 0, total, tf.ones_like(total))
-        output = tf.matmul(e if drop is None else drop(i, e), value) / total
-        return tf.concat([output, top, total], -1)
+        return tf.concat([tf.matmul(drop(i, e), value), total, top], -1)
+
+    def slopes(i, given, mean, value):
+        if drop is None:
+            given = tf.concat([given, -mean], -1)
+            return tf.matmul(given, with_ones, transpose_b=True)
+        return drop(i, tf.matmul(given, value, transpose_b=True)) - mean
 
     @tf.custom_gradient
     def run(*tensors):
-        tensors = _unwatched(*tensors)
-        query, key, value, *values = tensors
+        query, key, value, *values = _unwatched(*tensors)
         blocks = _length(query) // block
 
         def step(i, outputs):
@@ -83,7 +93,10 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
             return i + 1, outputs.write(i, one_block(i, part, key, value, *values))
 
         _, outputs = _loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
-        output, top, total = _split(_join(outputs.stack(), query))
+        joined = _join(outputs.stack(), query)
+        output, total, top = joined[..., :-2], joined[..., -2:-1], joined[..., -1:]
+        total = tf.where(total > 0, total, tf.ones_like(total))
+        output = output / total
 
         def gradient(upstream):
             upstream = upstream / total
@@ -91,14 +104,13 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
 
             def step(i, stack, sums):
                 sources = [_block(query, i, block), key, *values]
-                given, given_mean = _block(upstream, i, block), _block(mean, i, block)
+                given = _block(upstream, i, block)
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(sources)
                     s = scores(*sources)
                 e = exponentials(i, s, _block(top, i, block))
-                slope = tf.matmul(given, value, transpose_b=True)
-                slope = slope if drop is None else drop(i, slope)
-                own, *found = tape.gradient(s, sources, e * (slope - given_mean), "zero")
+                slope = e * slopes(i, given, _block(mean, i, block), value)
+                own, *found = tape.gradient(s, sources, slope, "zero")
                 e = e if drop is None else drop(i, e)
                 found.insert(1, tf.matmul(e, given, transpose_a=True))
                 return i + 1, stack.write(i, own), _add(sums, found)
@@ -126,10 +138,6 @@ def _loop(step, blocks, carry):
         parallel_iterations=1,
         maximum_iterations=blocks,
     )
-
-
-def _split(x):
-    return x[..., :-2], x[..., -2:-1], x[..., -1:]
 
 
 def _length(x):

@@ -206,10 +206,11 @@ def _contract(weights, pairs, add):
         pairs: factors of each term; a first axis of 1 stands for all terms.
         add: takes the sum so far, and lists of weights and of tuples of pairs.
     """
-    count = weights.shape[0]
-    size = min(CHUNK, count + -count % FRACTIONS)
+    count = ops.shape(weights)[0]
+    size = min(CHUNK, count + -count % FRACTIONS) if isinstance(count, int) else CHUNK
     chunks = -(-count // size)
-    start = ops.zeros_like(sum(x[0] for pair in [(weights,), *pairs] for x in pair))
+    shapes = [ops.shape(x)[1:] for pair in [(weights,), *pairs] for x in pair]
+    start = ops.zeros([_longest(sizes) for sizes in zip(*shapes, strict=True)])
     # Further terms weigh nothing.
     weights = _lengthen(weights, chunks * size)
     pairs = [
@@ -225,16 +226,22 @@ def _contract(weights, pairs, add):
     return ops.fori_loop(0, chunks, step, start)
 
 
+def _longest(sizes):
+    """The size that the others, which are 1, broadcast to."""
+    return next((size for size in sizes if not isinstance(size, int) or size > 1), 1)
+
+
 def _lengthen(x, length):
-    return ops.pad(x, [[0, length - x.shape[0]], *([0, 0] for _ in x.shape[1:])])
+    gap = length - ops.shape(x)[0]
+    return ops.pad(x, [[0, gap], *([0, 0] for _ in x.shape[1:])])
 
 
 def _chunk(x, start, size):
     """`size` entries along the first axis, as a list."""
     if x.shape[0] == 1:
         return [x[0]] * size
-    start = (start, *(0 for _ in x.shape[1:]))
-    part = ops.slice(x, ops.stack(start), (size, *ops.shape(x)[1:]))
+    rest = ops.shape(x)[1:]
+    part = ops.slice(x, ops.stack([start, *(0 for _ in rest)]), (size, *rest))
     return [part[j] for j in range(size)]
 
 
