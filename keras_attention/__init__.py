@@ -9,12 +9,13 @@ Each stage has its file, and a file imports only files of a lower level:
     axes                0  folding pooled axes
     cells               0  what a decoder needs to know about a Keras RNN cell
     text                0  words, sentences, vocabularies
+    derivatives         0  gradients that have no gradient themselves
     extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow
-    tensorflow_blocks   0  blocks that are computed anew in the backward pass
     tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
     tensorflow_compile  0  functions that XLA compiles, for TensorFlow
     jax_compile         0  functions that XLA compiles, for JAX
+    tensorflow_blocks   1  blocks that are computed anew in the backward pass
     visualization       1  pictures of weights
     datasets            1  real data to train on
     loops               1  loops over time steps
@@ -23,15 +24,15 @@ Each stage has its file, and a file imports only files of a lower level:
     sequence_losses     1  loss and accuracies in which padding does not count
     state_bridge        1  from an encoder's last states to a decoder's first
     attentional_vector  1  what a decoder makes of its output and its contexts
-    blockwise           1  attention of blocks of queries, in bounded memory
+    blockwise           2  attention of blocks of queries, in bounded memory
     choices             2  choosing one position of many
-    functional          2  attend: the four stages, once
+    functional          3  attend: the four stages, once
     hard                3  normalizers that choose one position
-    addressing          3  how the heads of a neural Turing machine find their places
-    attention           3  Attention(query, value, key)
+    addressing          4  how the heads of a neural Turing machine find their places
+    attention           4  Attention(query, value, key)
     hard_training       4  models whose fit trains hard attention
-    pooling             4  AttentionPooling: sequence to vector
-    turing_machine      4  NTMCell: an RNN cell with a memory to read and write
+    pooling             5  AttentionPooling: sequence to vector
+    turing_machine      5  NTMCell: an RNN cell with a memory to read and write
     decoder             5  AttentionDecoder: any RNN cell, a pure step
     inspection          5  the weights of every attention layer of a model
     memory              5  key-value memories in hops, codes of words' places

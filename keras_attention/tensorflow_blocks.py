@@ -6,31 +6,36 @@ bound that XLA could compile a gradient with. A gradient of our own is two plain
 
 import tensorflow as tf
 
+from keras_attention.derivatives import only_first
+
 
 def map_blocks(function, rows, shared, block):
     """See `keras_attention.blockwise.map_blocks`."""
 
     @tf.custom_gradient
-    def run(rows, *shared):
-        rows, *shared = _unwatched(rows, *shared)
+    def run(*sources):
+        rows, *shared = _unwatched(*sources)
         blocks = _length(rows) // block
 
         def step(i, outputs):
             return i + 1, outputs.write(i, function(i, _block(rows, i, block), *shared))
 
-        def gradient(upstream):
+        def gradient(given):
+            (upstream,) = _unwatched(given)
+
             def step(i, stack, sums):
-                sources = [_block(rows, i, block), *shared]
+                parts = [_block(rows, i, block), *shared]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(sources)
-                    output = function(i, *sources)
-                given = _block(upstream, i, block)
-                found = tape.gradient(output, sources, given, "zero")
+                    tape.watch(parts)
+                    output = function(i, *parts)
+                part = _block(upstream, i, block)
+                found = tape.gradient(output, parts, part, "zero")
                 return i + 1, stack.write(i, found[0]), _add(sums, found[1:])
 
             start = tf.TensorArray(rows.dtype, blocks), _sums_like(shared)
             _, stack, sums = _loop(step, blocks, start)
-            return _join(stack.stack(), rows), *_cast_like(sums, shared)
+            found = _join(stack.stack(), rows), *_cast_like(sums, shared)
+            return only_first(found, [*sources, given], "attention in blocks")
 
         _, outputs = _loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
         return _join(outputs.stack(), rows), gradient
@@ -84,8 +89,8 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         return drop(i, tf.matmul(given, value, transpose_b=True)) - mean
 
     @tf.custom_gradient
-    def run(*tensors):
-        query, key, value, *values = _unwatched(*tensors)
+    def run(*sources):
+        query, key, value, *values = _unwatched(*sources)
         blocks = _length(query) // block
 
         def step(i, outputs):
@@ -98,27 +103,29 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         total = tf.where(total > 0, total, tf.ones_like(total))
         output = output / total
 
-        def gradient(upstream):
+        def gradient(given):
+            (upstream,) = _unwatched(given)
             upstream = upstream / total
             mean = tf.reduce_sum(upstream * output, -1, keepdims=True)
 
             def step(i, stack, sums):
-                sources = [_block(query, i, block), key, *values]
-                given = _block(upstream, i, block)
+                parts = [_block(query, i, block), key, *values]
+                part = _block(upstream, i, block)
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(sources)
-                    s = scores(*sources)
+                    tape.watch(parts)
+                    s = scores(*parts)
                 e = exponentials(i, s, _block(top, i, block))
-                slope = e * slopes(i, given, _block(mean, i, block), value)
-                own, *found = tape.gradient(s, sources, slope, "zero")
+                slope = e * slopes(i, part, _block(mean, i, block), value)
+                own, *found = tape.gradient(s, parts, slope, "zero")
                 e = e if drop is None else drop(i, e)
-                found.insert(1, tf.matmul(e, given, transpose_a=True))
+                found.insert(1, tf.matmul(e, part, transpose_a=True))
                 return i + 1, stack.write(i, own), _add(sums, found)
 
             shared = [key, value, *values]
             start = tf.TensorArray(query.dtype, blocks), _sums_like(shared)
             _, stack, sums = _loop(step, blocks, start)
-            return _join(stack.stack(), query), *_cast_like(sums, shared)
+            found = _join(stack.stack(), query), *_cast_like(sums, shared)
+            return only_first(found, [*sources, given], "attention in blocks")
 
         return output, gradient
 

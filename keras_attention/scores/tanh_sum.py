@@ -13,6 +13,8 @@ import math
 import keras
 from keras import ops
 
+from keras_attention.derivatives import only_first
+
 # A hidden layer of fewer numbers than this is quicker computed as it stands.
 SMALL = 2**22
 # Beyond it e^{2a} is not a float32 any more (44.4), or no precise one (-43.6).
@@ -116,8 +118,11 @@ def _sums(query, key, vector):
 
     def grad(*args, upstream=None):
         upstream = args[0] if upstream is None else upstream
-        upstream = ops.stop_gradient(upstream)
-        return choose(_quick_gradients, _exact_gradients, *tensors, upstream)
+        sources = query, key, vector, upstream
+        found = choose(
+            _quick_gradients, _exact_gradients, *tensors, ops.stop_gradient(upstream)
+        )
+        return only_first(found, sources, "additive scores of this size")
 
     return choose(_quick_sums, _exact_sums, *tensors), grad
 
