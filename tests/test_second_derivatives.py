@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import keras_attention as ka
-from keras_attention import normalizers, scores
 from keras_attention.scores import tanh_sum
 
 tf = pytest.importorskip("tensorflow")
