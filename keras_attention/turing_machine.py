@@ -31,6 +31,7 @@ class NTMCell(Configurable, keras.layers.Layer):
         inputs: `(B, D)`, one step. `keras.layers.RNN(cell)` takes `(B, T, D)`.
         states: the controller's, then, each row put end to end, what was read, the heads'
             weights (readers first), the memory.
+        training: passed on to the controller.
 
     Returns:
         `(output, states)`, with the output `(B, units)`.

@@ -17,6 +17,8 @@ class Score(Configurable, keras.layers.Layer):
     Call arguments:
         query: `(..., Tq, Dq)`.
         key: `(..., Tk, Dk)`.
+        stage: `"project"` for the two projections instead of the scores, `"compare"` where
+            query and key are projections already.
 
     Returns:
         Scores `(..., Tq, Tk)`; in float32 for float16 inputs, whose products can pass the
@@ -64,13 +66,6 @@ class Score(Configurable, keras.layers.Layer):
         return 1
 
     def call(self, query, key, stage=None):
-        """The scores; with a `stage`, half of the way to them.
-
-        Args:
-            query: `(..., Tq, Dq)`.
-            key: `(..., Tk, Dk)`.
-            stage: `"project"` returns the two projections, `"compare"` takes them.
-        """
         if stage == "compare":
             return self._compare(query, key)
         depths = (query.shape[-1], key.shape[-1])
