@@ -24,12 +24,14 @@ def probabilities(log_probs, mask):
 
 
 def choose(scores, mask):
-    """1 at the largest unmasked score of each row, without derivatives."""
+    """1 at the largest unmasked score of each row, the first of equals; no derivatives."""
     lowest = float(np.finfo(keras.backend.standardize_dtype(scores.dtype)).min)
-    best = ops.argmax(ops.where(mask, scores, lowest), axis=-1, keepdims=True)
-    here = ops.cast(ops.arange(scores.shape[-1] or ops.shape(scores)[-1]), best.dtype)
-    chosen = ops.logical_and(here == best, mask)
-    return ops.stop_gradient(ops.cast(chosen, scores.dtype))
+    scores = ops.stop_gradient(scores)
+    top = ops.max(ops.where(mask, scores, lowest), axis=-1, keepdims=True, initial=lowest)
+    best = ops.logical_and(mask, scores == top)
+    # Not argmax: there may be no keys at all.
+    first = ops.cumsum(ops.cast(best, "int32"), axis=-1) == 1
+    return ops.cast(ops.logical_and(best, first), scores.dtype)
 
 
 def moving(x):

@@ -112,8 +112,6 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             options = dict(return_state=True, zero_output_for_mask=True)
             options |= dict(return_sequences=True, dtype=self.dtype_policy)
             self._rnn = keras.layers.RNN(self.cell, **options)
-        else:
-            check_stepwise(attention.normalizer for attention in self._attentions)
         self.supports_masking = True
 
     def build(self, inputs_shape, memory_shape):
@@ -156,6 +154,8 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
             inputs = masks.hide(inputs, keep)
         memories = self.prepare_memory(memory, memory_mask)
         states = self.complete_states(initial_state, ops.shape(inputs)[0])
+        if training and not self._cell_runs_alone:
+            check_stepwise(attention.normalizer for attention in self._attentions)
         run = self._run_alone if self._cell_runs_alone else self._run_steps
         output, weights, states = run(inputs, states, memories, keep)
         for attention, handed_in in zip(self._attentions, weights, strict=True):

@@ -322,7 +322,7 @@ class Marginal(HardNormalizer):
 
 
 def check_stepwise(normalizers):
-    """Raises `ValueError` for one that cannot work within a loop over steps."""
+    """Raises `ValueError` for one that cannot be trained within a loop over steps."""
     if any(isinstance(normalizer, Marginal) for normalizer in normalizers):
         raise ValueError(
             "Expected the normalizer 'reinforce' in a decoder whose steps depend on what "

@@ -309,7 +309,9 @@ def _autograd(layer, loss_of, data):
     tensors = {name: torch.tensor(x, requires_grad=True) for name, x in data.items()}
     sources = [*tensors.values(), *(v.value for v in layer.trainable_variables)]
     loss, outputs = loss_of(tensors)
-    found = torch.autograd.grad(loss, sources, allow_unused=True)
+    found = [None] * len(sources)
+    if loss.requires_grad:  # a choice has no derivatives
+        found = torch.autograd.grad(loss, sources, allow_unused=True)
     zeros = [torch.zeros_like(s) for s in sources]
     found = [z if g is None else g for g, z in zip(found, zeros, strict=True)]
     return [y.detach() for y in outputs], found

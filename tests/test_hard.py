@@ -401,10 +401,11 @@ def test_a_decoder_is_charged_for_the_choices_of_real_steps_only():
 
 
 def test_marginal_cannot_run_inside_a_loop():
-    with pytest.raises(ValueError, match=r"Expected the normalizer 'reinforce'.*luong"):
-        decoder_model("marginal")
-    model = decoder_model("marginal", "luong")
     data, targets = copying(4, 2)
+    model = decoder_model("marginal")
+    with pytest.raises(ValueError, match=r"Expected the normalizer 'reinforce'.*luong"):
+        model(data, training=True)
+    model = decoder_model("marginal", "luong")
     model.compile("sgd", "mse", run_eagerly=BACKEND != "jax")
     assert np.isfinite(model.train_on_batch([data[0], data[1][:, :2]], targets))
 
