@@ -108,8 +108,8 @@ def keras_function(case):
     from keras import ops
 
     def attention(*inputs):
-        inputs = [ops.swapaxes(x, 1, 2) for x in inputs]
-        return ops.swapaxes(ops.nn.dot_product_attention(*inputs), 1, 2)
+        parts = [ops.swapaxes(x, 1, 2) for x in inputs]
+        return ops.swapaxes(ops.nn.dot_product_attention(*parts), 1, 2)
 
     return attention, []
 
@@ -197,7 +197,8 @@ def prepare(contestant, case):
     """A function without arguments that computes the case once."""
     if contestant in TORCH:
         return _prepare_torch(TORCH[contestant][1](case), case)
-    return _prepare_keras(*KERAS[contestant][1](case), case)
+    function, layers = KERAS[contestant][1](case)
+    return _prepare_keras(function, layers, case)
 
 
 def _prepare_keras(function, layers, case):

@@ -61,7 +61,7 @@ class Process:
         )
 
     def answer(self):
-        line = self.process.stdout.readline()
+        line = self.process.stdout.readline()  # type: ignore[union-attr]  # a pipe
         return json.loads(line) if line else {"skip": "its process ended"}
 
     def do(self, what, **options):
@@ -69,14 +69,14 @@ class Process:
         return self.answer()
 
     def stop(self):
-        self.process.stdin.close()
+        self.process.stdin.close()  # type: ignore[union-attr]
         self.process.wait()
-        self.process.stdout.close()
+        self.process.stdout.close()  # type: ignore[union-attr]
 
 
 def measure(name, processes, repeats):
     """Medians by contestant: wall and processor seconds, bytes."""
-    found = {}
+    found: dict[str, list] = {}
     ready = [p for p in processes if "ready" in p.do("prepare", case=name)]
     for _ in range(repeats):
         for p in ready:
@@ -210,7 +210,7 @@ def plot(path, processes, options):
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for kind, style in (("additive", "-"), ("dot", "--")):
-        lines = {}
+        lines: dict[str, dict] = {}
         for length in LENGTHS:
             for row in run_case(f"{kind}-b1-t{length}-d64", processes, options, (1.0, 1.0)):
                 ours_ = lines.setdefault(f"ours, {kind}", {})

@@ -12,10 +12,9 @@ Each stage has its file, and a file imports only files of a lower level:
     visualization       0  pictures of weights
     datasets            0  real data to train on
     tensorflow_loops    0  loops over time steps, for TensorFlow
-    tensorflow_blocks   0  blocks that are computed anew in the backward pass
-    tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
-    tensorflow_compile  0  functions that XLA compiles, for TensorFlow
-    jax_compile         0  functions that XLA compiles, for JAX
+    tensorflow_softmax  0  softmax with a gradient of few passes
+    tensorflow_gradients 0  gradients of compiled functions and of blocks computed anew
+    jax_gradients       0  gradients of compiled functions
     loops               1  loops over time steps
     normalizers         1  softmax, sparsemax, entmax15, sigmoid
     scores              1  dot, scaled dot, cosine, bilinear, additive, concat, ...

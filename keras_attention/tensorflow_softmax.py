@@ -14,7 +14,6 @@ def softmax(scores, mask):
 
     @tf.custom_gradient
     def run(scores):
-        scores = tf.stop_gradient(scores)
         if mask is not None:
             scores = tf.where(mask, scores, lowest)
         weights = tf.nn.softmax(scores)
