@@ -9,13 +9,11 @@ Each stage has its file, and a file imports only files of a lower level:
     axes                0  folding pooled axes
     cells               0  what a decoder needs to know about a Keras RNN cell
     text                0  words, sentences, vocabularies
-    derivatives         0  gradients that have no gradient themselves
     extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow
     tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
-    tensorflow_compile  0  functions that XLA compiles, for TensorFlow
-    jax_compile         0  functions that XLA compiles, for JAX
-    tensorflow_blocks   1  blocks that are computed anew in the backward pass
+    tensorflow_gradients  0  gradients of compiled functions and of blocks, for TensorFlow
+    jax_gradients       0  gradients of compiled functions, for JAX
     visualization       1  pictures of weights
     datasets            1  real data to train on
     loops               1  loops over time steps

@@ -83,14 +83,13 @@ def choose(scores_shape, numbers, block_size=None):
     return ops.cast(ops.where(row * queries <= WHOLE_BYTES, queries, block), "int32")
 
 
-def attend(parts, query, key, value, *, block, mask=None, dropout=None):
+def attend(parts, tensors, *, block, mask=None, dropout=None):
     """The output of attention, for blocks of queries.
 
     Args:
         parts: what is done with each block, `Parts`.
-        query: projected, `(..., Tq, P)`.
-        key: projected, `(..., Tk, P)`.
-        value: `(..., Tk, Dv)`.
+        tensors: the projected query `(..., Tq, P)`, the projected key `(..., Tk, P)` and
+            the value `(..., Tk, Dv)`.
         block: how many queries make a block.
         mask: booleans that broadcast to `(..., Tq, Tk)`, or `None`.
         dropout: a `SeededDropout` or `None`.
@@ -98,6 +97,7 @@ def attend(parts, query, key, value, *, block, mask=None, dropout=None):
     Returns:
         The output `(..., Tq, Dv)`.
     """
+    query, key, value = tensors
     length = ops.shape(query)[-2]
     query = _lengthen(query, length, block)
     mask_at = _mask_in_blocks(mask, length, block)
@@ -128,17 +128,17 @@ def attend(parts, query, key, value, *, block, mask=None, dropout=None):
     if keras.backend.backend() != "tensorflow":
         output = map_blocks(one_block, query, [key, value, *values], block)
     elif parts.temperature and keras.backend.standardize_dtype(value.dtype) == "float32":
-        from keras_attention import tensorflow_blocks
+        from keras_attention import tensorflow_gradients
 
         options = dict(mask_at=mask_at, drop=None if seed is None else drop)
-        output = tensorflow_blocks.softmax_blocks(
+        output = tensorflow_gradients.softmax_blocks(
             scores, query, key, value, values, block=block, **options
         )
     else:
-        from keras_attention import tensorflow_blocks
+        from keras_attention import tensorflow_gradients
 
         tensors = [key, value, *values]
-        output = tensorflow_blocks.map_blocks(one_block, query, tensors, block)
+        output = tensorflow_gradients.map_blocks(one_block, query, tensors, block)
     return output[..., :length, :]
 
 

@@ -79,8 +79,10 @@ def attend(
         mask = masks.as_boolean(mask)
         mask = mask if len(mask.shape) > 1 else ops.expand_dims(mask, 0)
     if attention_rows is not None and not return_attention_scores:
-        rows_of = _take_rows(query, attention_rows), value, key
-        rows_mask = mask if mask is None else _take_rows(mask, attention_rows)
+        rows_of = ops.take(query, attention_rows, axis=-2), value, key
+        rows_mask = mask
+        if mask is not None and mask.shape[-2] != 1:
+            rows_mask = ops.take(mask, attention_rows, axis=-2)
     if mask is not None:
         query, key, value, unsound = masks.isolate(query, key, value, mask)
     parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
@@ -98,10 +100,6 @@ def attend(
     return output, weights
 
 
-def _take_rows(x, rows):
-    return x if x.shape[-2] == 1 else ops.take(x, rows, axis=-2)
-
-
 def _at_once(query, key, value, *, score, **parts):
     return aggregate(score(query, key), value, **parts)
 
@@ -113,9 +111,10 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
     if unseeded or normalizer.is_random:
         return _at_once(query, key, value, **parts)[0]
     queries, keys = ops.shape(query)[-2], ops.shape(key)[-2]
-    lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
-    if not score.built:
-        score.build(tuple(query.shape), tuple(key.shape))
+    first = query[..., 0, 0] + key[..., 0, 0]
+    lead = ops.shape(first)
+    if tuple(query.shape[:-2]) != tuple(first.shape):
+        query = ops.broadcast_to(query, (*lead, queries, query.shape[-1]))
     block = blockwise.choose(
         (*lead, queries, keys), score.numbers_per_pair(key.shape[-1]), block_size
     )
@@ -131,9 +130,8 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
     )
 
     def in_blocks():
-        query_key = score(query, key, stage="project")
-        options = dict(block=block, mask=mask, dropout=dropout)
-        return blockwise.attend(steps, *query_key, value, **options)
+        tensors = *score(query, key, stage="project"), value
+        return blockwise.attend(steps, tensors, block=block, mask=mask, dropout=dropout)
 
     if isinstance(block, int):
         return in_blocks()

@@ -12,7 +12,15 @@ import keras
 import numpy as np
 import pytest
 import references
-from contract import BATCH, KEYS, LAYERS, QUERIES, AttentionCase, PoolingCase
+from contract import (
+    BATCH,
+    KEYS,
+    LAYERS,
+    QUERIES,
+    VALUE_DEPTH,
+    AttentionCase,
+    PoolingCase,
+)
 from keras import ops
 
 from keras_attention import normalizers, scores
@@ -385,7 +393,43 @@ def carried_masks_equal_explicit_ones(case):
         close(y, desired, 1e-6)
 
 
+def blocks_of_queries_change_nothing(case):
+    """Outputs and gradients, with and without masks, a block that fits and one that not."""
+    if "query" not in case.names:
+        return
+    whole, data = contract.built(case), case.data()
+    rng = case.rng(13)
+    pairs = rng.random((BATCH, QUERIES, KEYS)) < 0.6
+    pairs[2, 1] = False
+    data["query"][2, 1] = np.nan
+    for block, masks in ((2, {"attention_mask": pairs, "key_mask": HOLES}), (1, {})):
+        if not masks:
+            data = case.data()
+        layer = case.make(block_size=block)
+        case.call(layer, data)
+        layer.set_weights(whole.get_weights())
+        target = [rng.normal(size=(BATCH, QUERIES, VALUE_DEPTH)).astype("float32")]
+        results = []
+        for one in (whole, layer):
+
+            def call(d, one=one, masks=masks):
+                return [case.call(one, d, return_attention_scores=False, **masks)]
+
+            results.append(contract.gradients(one, call, data, target))
+        ((expected,), slopes), ((found,), found_slopes) = results
+        close(found, expected, 1e-6)
+        for name, slope in slopes.items():
+            close(found_slopes[name], slope)
+        assert not masks or not found[2, 1].any()
+        rows = case.call(
+            layer, data, return_attention_scores=False, attention_rows=[2, 0], **masks
+        )[1]
+        alignment = contract.run(case, whole, data, **masks)[1]
+        close(contract.to_numpy(rows), alignment[:, [2, 0]], 1e-6)
+
+
 PROPERTIES = [
+    blocks_of_queries_change_nothing,
     equals_the_reference,
     padding_has_no_influence,
     nothing_to_attend_is_zero,

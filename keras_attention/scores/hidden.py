@@ -38,7 +38,7 @@ class HiddenScore(WeightedScore):
         return projected + self.bias if self.use_bias else projected
 
     def numbers_per_pair(self, depth):
-        return numbers_per_pair(self.compute_dtype, depth)
+        return numbers_per_pair(self.compute_dtype, self.units or depth)
 
     def compare(self, query, key):
         return tanh_sum(query, key, self.hidden_vector())

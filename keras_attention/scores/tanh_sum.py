@@ -13,8 +13,6 @@ import math
 import keras
 from keras import ops
 
-from keras_attention.derivatives import only_first
-
 # A hidden layer of fewer numbers than this is quicker computed as it stands.
 SMALL = 2**22
 # Beyond it e^{2a} is not a float32 any more (44.4), or no precise one (-43.6).
@@ -94,37 +92,39 @@ def _fold(x, lead):
     return ops.pad(x, [[0, 0], [0, -length % STEP], [0, 0]])
 
 
+def _compiler():
+    if keras.backend.backend() == "tensorflow":
+        from keras_attention import tensorflow_gradients
+
+        return tensorflow_gradients
+    from keras_attention import jax_gradients
+
+    return jax_gradients
+
+
 @functools.cache
 def _compiled(function):
-    if keras.backend.backend() == "tensorflow":
-        from keras_attention import tensorflow_compile as compiler
-    else:
-        from keras_attention import jax_compile as compiler
-    return compiler.compiled(function)
+    return _compiler().compiled(function)
 
 
-@ops.custom_gradient
-def _sums(query, key, vector):
-    tensors = tuple(map(ops.stop_gradient, (query, key, vector)))
-    in_range = ops.all(ops.abs(tensors[0]) < RANGE)
-    in_range = ops.logical_and(in_range, ops.all(ops.abs(tensors[1]) < RANGE))
+def _choose(quick, exact):
+    """The quick function of `(query, key, ...)` while powers are in range, or the exact."""
 
-    def choose(quick, exact, *tensors):
+    def run(query, key, *others):
+        in_range = [ops.all(ops.abs(x) < RANGE) for x in (query, key)]
         return ops.cond(
-            in_range,
-            lambda: _compiled(quick)(*tensors),
-            lambda: _compiled(exact)(*tensors),
+            ops.logical_and(*in_range),
+            lambda: _compiled(quick)(query, key, *others),
+            lambda: _compiled(exact)(query, key, *others),
         )
 
-    def grad(*args, upstream=None):
-        upstream = args[0] if upstream is None else upstream
-        sources = query, key, vector, upstream
-        found = choose(
-            _quick_gradients, _exact_gradients, *tensors, ops.stop_gradient(upstream)
-        )
-        return only_first(found, sources, "additive scores of this size")
+    return run
 
-    return choose(_quick_sums, _exact_sums, *tensors), grad
+
+def _sums(query, key, vector):
+    forward = _choose(_quick_sums, _exact_sums)
+    backward = _choose(_quick_gradients, _exact_gradients)
+    return _compiler().differentiable(forward, backward)(query, key, vector)
 
 
 # The four functions that are compiled.

@@ -1,4 +1,4 @@
-"""Blocks of rows, one after another, computed anew in the backward pass, for TensorFlow.
+"""Gradients of our own, for TensorFlow: of compiled functions, of blocks computed anew.
 
 `keras.remat` within `keras.ops.map` would keep what each block reads, and its loop has no
 bound that XLA could compile a gradient with. A gradient of our own is two plain loops.
@@ -6,36 +6,76 @@ bound that XLA could compile a gradient with. A gradient of our own is two plain
 
 import tensorflow as tf
 
-from keras_attention.derivatives import only_first
+
+def compiled(function):
+    """`function` of tensors, compiled for each shape it meets, in graphs as in eager."""
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
+def differentiable(forward, backward):
+    """`forward(*tensors)`, whose gradients are `backward(*tensors, upstream)`."""
+
+    @tf.custom_gradient
+    def run(*tensors):
+        values = _unwatched(*tensors)
+
+        def gradient(upstream):
+            found = backward(*values, tf.stop_gradient(upstream))
+            return differentiable_once(found, *tensors, upstream)
+
+        return forward(*values), gradient
+
+    return run
+
+
+def differentiable_once(results, *sources):
+    """`results`, which are derivatives made of `sources`, refusing another derivative.
+
+    What is compiled here, or computed anew block by block, is not differentiated twice;
+    without this, a second derivative would come out wrong and say nothing.
+    """
+
+    @tf.custom_gradient
+    def link(*sources):
+        def gradient(*upstream):
+            raise NotImplementedError(
+                "Expected no second derivative of attention in blocks, or of additive "
+                "scores of many steps. `return_attention_scores=True` or a `block_size` "
+                'of all queries avoids blocks; `dtype="float64"` the other.'
+            )
+
+        return [tf.identity(x) for x in results], gradient
+
+    return link(*sources)
 
 
 def map_blocks(function, rows, shared, block):
     """See `keras_attention.blockwise.map_blocks`."""
 
     @tf.custom_gradient
-    def run(*sources):
-        rows, *shared = _unwatched(*sources)
+    def run(*tensors):
+        rows, *shared = _unwatched(*tensors)
         blocks = _length(rows) // block
 
         def step(i, outputs):
             return i + 1, outputs.write(i, function(i, _block(rows, i, block), *shared))
 
-        def gradient(given):
-            (upstream,) = _unwatched(given)
+        def gradient(upstream):
+            given_rows = tf.stop_gradient(upstream)
 
             def step(i, stack, sums):
-                parts = [_block(rows, i, block), *shared]
+                sources = [_block(rows, i, block), *shared]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(parts)
-                    output = function(i, *parts)
-                part = _block(upstream, i, block)
-                found = tape.gradient(output, parts, part, "zero")
+                    tape.watch(sources)
+                    output = function(i, *sources)
+                given = _block(given_rows, i, block)
+                found = tape.gradient(output, sources, given, "zero")
                 return i + 1, stack.write(i, found[0]), _add(sums, found[1:])
 
             start = tf.TensorArray(rows.dtype, blocks), _sums_like(shared)
             _, stack, sums = _loop(step, blocks, start)
-            found = _join(stack.stack(), rows), *_cast_like(sums, shared)
-            return only_first(found, [*sources, given], "attention in blocks")
+            found = [_join(stack.stack(), rows), *_cast_like(sums, shared)]
+            return differentiable_once(found, *tensors, upstream)
 
         _, outputs = _loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
         return _join(outputs.stack(), rows), gradient
@@ -89,8 +129,8 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         return drop(i, tf.matmul(given, value, transpose_b=True)) - mean
 
     @tf.custom_gradient
-    def run(*sources):
-        query, key, value, *values = _unwatched(*sources)
+    def run(*tensors):
+        query, key, value, *values = _unwatched(*tensors)
         blocks = _length(query) // block
 
         def step(i, outputs):
@@ -103,29 +143,28 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         total = tf.where(total > 0, total, tf.ones_like(total))
         output = output / total
 
-        def gradient(given):
-            (upstream,) = _unwatched(given)
-            upstream = upstream / total
-            mean = tf.reduce_sum(upstream * output, -1, keepdims=True)
+        def gradient(upstream):
+            given_rows = tf.stop_gradient(upstream) / total
+            mean = tf.reduce_sum(given_rows * output, -1, keepdims=True)
 
             def step(i, stack, sums):
-                parts = [_block(query, i, block), key, *values]
-                part = _block(upstream, i, block)
+                sources = [_block(query, i, block), key, *values]
+                given = _block(given_rows, i, block)
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(parts)
-                    s = scores(*parts)
+                    tape.watch(sources)
+                    s = scores(*sources)
                 e = exponentials(i, s, _block(top, i, block))
-                slope = e * slopes(i, part, _block(mean, i, block), value)
-                own, *found = tape.gradient(s, parts, slope, "zero")
+                slope = e * slopes(i, given, _block(mean, i, block), value)
+                own, *found = tape.gradient(s, sources, slope, "zero")
                 e = e if drop is None else drop(i, e)
-                found.insert(1, tf.matmul(e, part, transpose_a=True))
+                found.insert(1, tf.matmul(e, given, transpose_a=True))
                 return i + 1, stack.write(i, own), _add(sums, found)
 
             shared = [key, value, *values]
             start = tf.TensorArray(query.dtype, blocks), _sums_like(shared)
             _, stack, sums = _loop(step, blocks, start)
-            found = _join(stack.stack(), query), *_cast_like(sums, shared)
-            return only_first(found, [*sources, given], "attention in blocks")
+            found = [_join(stack.stack(), query), *_cast_like(sums, shared)]
+            return differentiable_once(found, *tensors, upstream)
 
         return output, gradient
 

@@ -1,0 +1,274 @@
+"""Time and memory of attention, beside the layers that others offer.
+
+    python benchmarks/run.py [--quick] [--json] [--cases NAME ...] [--repeats N]
+                             [--torch-python PATH] [--plot FILE] [--readme]
+
+Every contestant runs in a process of its own, in turns with the others; times are medians.
+Memory is what one call takes at its peak beyond what the process held before. The floor is
+the operations and bytes of a case over rates that this run measured.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import contestants
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+SMALL = "b32-t64-d64"
+QUICK = [
+    "additive-b4-t512-d128",
+    "additive-b4-t512-d128-forward",
+    "dot-b4-t2048-d128",
+    "heads-b4-t2048-h8x16",
+    f"pooling-{SMALL}",
+]
+CASES = [
+    *QUICK,
+    f"additive-{SMALL}",
+    f"dot-{SMALL}",
+    "mha-b4-t512-h8x16",
+    "additive-b1-t4096-d128",
+    "additive-b1-t16384-d128-forward",
+]
+# Contestants that would need more than this are not asked.
+MOST_BYTES = 6e9
+LENGTHS = [128, 256, 512, 1024, 2048, 4096]
+MARKS = "<!-- made by benchmarks/run.py -->", "<!-- end -->"
+
+
+class Process:
+    """One contestant, waiting for commands."""
+
+    def __init__(self, contestant, torch_python):
+        self.name = contestant
+        python = torch_python if contestant in contestants.TORCH else sys.executable
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        settings = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self.process = subprocess.Popen(
+            [python, str(Path(__file__).with_name("contestants.py")), contestant],
+            env={**os.environ, **settings, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def answer(self):
+        line = self.process.stdout.readline()  # type: ignore[union-attr]  # a pipe
+        return json.loads(line) if line else {"skip": "its process ended"}
+
+    def do(self, what, **options):
+        print(json.dumps({"do": what, **options}), file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def stop(self):
+        self.process.stdin.close()  # type: ignore[union-attr]
+        self.process.wait()
+        self.process.stdout.close()  # type: ignore[union-attr]
+
+
+def measure(name, processes, repeats):
+    """Medians by contestant: wall and processor seconds, bytes."""
+    found: dict[str, list] = {}
+    ready = [p for p in processes if "ready" in p.do("prepare", case=name)]
+    for _ in range(repeats):
+        for p in ready:
+            found.setdefault(p.name, []).append(p.do("run"))
+    return {
+        p.name: {
+            "wall": statistics.median(r["wall"] for r in found[p.name]),
+            "cpu": statistics.median(r["cpu"] for r in found[p.name]),
+            "bytes": max(p.do("memory")["bytes"], 1),
+        }
+        for p in ready
+    }
+
+
+def bytes_of_plain_formula(case):
+    """A rough figure of what the formula takes as it stands: what not to ask for."""
+    pairs = 4 * case.batch * case.heads * case.length**2
+    if case.kind == "pooling":
+        return 0
+    hidden = case.depth if case.kind == "additive" else 1
+    return pairs * (hidden * (1 if case.forward else 5) + 3)
+
+
+def rates():
+    """Operations a second of a matrix product, bytes a second of a copy."""
+    a = np.ones((1536, 1536), "float32")
+    big = np.ones(2**26, "float32")
+    into = np.empty_like(big)
+    products, copies = [], []
+    for _ in range(5):
+        start = time.perf_counter()
+        a @ a
+        products.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        np.copyto(into, big)
+        copies.append(time.perf_counter() - start)
+    return 2 * 1536**3 / min(products), 2 * big.nbytes / min(copies)
+
+
+def floor(case, operations_rate, bytes_rate):
+    """Seconds below which no way of computing a case as we do can come.
+
+    Per pair of steps and number of depth, additive: product, sum, weighted fraction, 4
+    operations forward and 12 for three sums backward. Inner products: 2 of 2 operations
+    forward, 5 backward. Bytes: inputs, output and their gradients, once.
+    """
+    pairs = case.batch * case.heads * case.length**2 * case.depth
+    steps = case.batch * case.heads * case.length * case.depth
+    if case.kind == "additive":
+        operations = pairs * (4 if case.forward else 16)
+    elif case.kind == "pooling":
+        operations = steps * case.depth * (2 if case.forward else 6)
+    else:
+        operations = 2 * pairs * (2 if case.forward else 7)
+    return operations / operations_rate + 4 * steps * 8 / bytes_rate
+
+
+def run_case(name, processes, options, speeds):
+    """Yields one row for each peer."""
+    case = contestants.parse(name)
+    able = bytes_of_plain_formula(case) < MOST_BYTES
+    taking = [p for p in processes if contestants.takes_part(p.name, case)]
+    taking = [p for p in taking if able or p.name in ("ours", "torch.sdpa")]
+    found = measure(name, taking, options.repeats)
+    mine = found.pop("ours", None)
+    if mine is None:
+        print(f"{name}: ours did not run", file=sys.stderr)
+        return
+    least = floor(case, *speeds)
+    common = {"case": name, "ours_ms": 1e3 * mine["wall"], "ours_mb": mine["bytes"] / 1e6}
+    for peer, theirs in found.items():
+        yield {
+            **common,
+            "peer": peer,
+            "time_ratio": mine["wall"] / theirs["wall"],
+            "cpu_ratio": mine["cpu"] / theirs["cpu"],
+            "memory_ratio": mine["bytes"] / theirs["bytes"],
+            "peer_ms": 1e3 * theirs["wall"],
+            "peer_mb": theirs["bytes"] / 1e6,
+        }
+    ratio = {"time_ratio": mine["wall"] / least, "cpu_ratio": mine["cpu"] / least}
+    yield {**common, "peer": "floor", **ratio, "memory_ratio": None, "peer_ms": 1e3 * least}
+
+
+def start(options, names):
+    """The processes of all contestants that take part, those that cannot run left out."""
+    cases = [contestants.parse(name) for name in names]
+    wanted = [
+        name
+        for name in contestants.KERAS | contestants.TORCH
+        if any(contestants.takes_part(name, case) for case in cases)
+    ]
+    processes = [Process(name, options.torch_python) for name in wanted]
+    for p in processes:
+        answer = p.answer()
+        if "skip" in answer:
+            print(f"Left out: {p.name} ({answer['skip']})", file=sys.stderr)
+            p.stop()
+    return [p for p in processes if p.process.poll() is None]
+
+
+def table(rows):
+    """Lines of Markdown."""
+    lines = [
+        "| case | beside | time | memory | ms | extra MB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        memory = "" if row["memory_ratio"] is None else f"{row['memory_ratio']:.3f}"
+        lines.append(
+            f"| `{row['case']}` | {row['peer']} | {row['time_ratio']:.2f} | {memory} "
+            f"| {row['ours_ms']:.1f} | {row['ours_mb']:.0f} |"
+        )
+    return lines
+
+
+def write_readme(lines):
+    """Puts the table where README keeps it."""
+    path = ROOT / "README.md"
+    before, rest = path.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    path.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]))
+
+
+def plot(path, processes, options):
+    """Time and memory against length, for additive and dot scores."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for kind, style in (("additive", "-"), ("dot", "--")):
+        lines: dict[str, dict] = {}
+        for length in LENGTHS:
+            for row in run_case(f"{kind}-b1-t{length}-d64", processes, options, (1.0, 1.0)):
+                ours_ = lines.setdefault(f"ours, {kind}", {})
+                ours_[length] = row["ours_ms"], row["ours_mb"]
+                if "peer_mb" in row:
+                    peer = lines.setdefault(row["peer"], {})
+                    peer[length] = row["peer_ms"], row["peer_mb"]
+        for label, points in lines.items():
+            for axis, i in zip(axes, (0, 1), strict=True):
+                heights = [max(p[i], 0.1) for p in points.values()]
+                axis.loglog(list(points), heights, style, marker="o", label=label)
+    for axis, name in zip(axes, ("milliseconds", "extra megabytes"), strict=True):
+        axis.set(xlabel="length", ylabel=name, xticks=LENGTHS, xticklabels=LENGTHS)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+
+
+def read_options(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--quick", action="store_true", help="few cases, few repeats")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--cases", nargs="+", metavar="NAME")
+    parser.add_argument("--repeats", type=int, help="how often each runs")
+    parser.add_argument("--torch-python", default=sys.executable, metavar="PATH")
+    parser.add_argument("--plot", metavar="FILE", help="cost against length, as a picture")
+    parser.add_argument("--readme", action="store_true", help="put the table into README")
+    options = parser.parse_args(arguments)
+    options.repeats = options.repeats or (3 if options.quick else 7)
+    options.cases = options.cases or (QUICK if options.quick else CASES)
+    return options
+
+
+def main(arguments=None):
+    options = read_options(arguments)
+    speeds = rates()
+    plotted = [f"{kind}-b1-t{LENGTHS[0]}-d64" for kind in ("additive", "dot")]
+    processes = start(options, plotted if options.plot else options.cases)
+    rows = []
+    try:
+        if options.plot:
+            plot(options.plot, processes, options)
+            return
+        for name in options.cases:
+            for row in run_case(name, processes, options, speeds):
+                row["load"] = os.getloadavg()[0]
+                rows.append(row)
+                if options.json:
+                    print(json.dumps(row), flush=True)
+    finally:
+        for p in processes:
+            p.stop()
+    if not options.json:
+        print("\n".join(table(rows)))
+    if options.readme:
+        write_readme(table(rows))
+
+
+if __name__ == "__main__":
+    main()
