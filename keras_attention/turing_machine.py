@@ -65,11 +65,14 @@ class NTMCell(Configurable, keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.controller = cells.as_cell(controller)
-        sizes = (units, slots, depth, read_heads, write_heads, max_step)
-        names = ("units", "slots", "depth", "read_heads", "write_heads", "max_step")
-        for name, size in zip(names, sizes, strict=True):
-            check_positive_integer(name, size)
-            setattr(self, name, size)
+        self.units = units
+        self.slots = slots
+        self.depth = depth
+        self.read_heads = read_heads
+        self.write_heads = write_heads
+        self.max_step = max_step
+        for name in ("units", "slots", "depth", "read_heads", "write_heads", "max_step"):
+            check_positive_integer(name, getattr(self, name))
         self.heads = read_heads + write_heads
         self.state_size = [
             *tree.flatten(cells.state_widths(self.controller)),
@@ -111,7 +114,7 @@ class NTMCell(Configurable, keras.layers.Layer):
             ops.full((batch_size, self.slots * self.depth), 1e-2, dtype=dtype),
         ]
 
-    def call(self, inputs, states, training=None):
+    def call(self, inputs, states):
         *own, read, weights, memory = states
         weights = ops.reshape(weights, (-1, self.heads, self.slots))
         memory = ops.reshape(memory, (-1, self.slots, self.depth))

@@ -131,7 +131,9 @@ def read(lines: Iterable[str]) -> list[Question]:
     >>> found.story, found.question, found.answer, found.supporting
     (['Mary sat.'], 'Who sat?', 'mary', [0])
     """
-    questions, story, places = [], [], {}
+    questions: list[Question] = []
+    story: list[str] = []
+    places: dict[str, int] = {}
     for line in lines:
         number, _, rest = line.strip().partition(" ")
         if number == "1":

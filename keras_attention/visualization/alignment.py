@@ -89,7 +89,10 @@ def plot_alignment(
     """
     weights, sources, targets = _checked(weights, source_tokens, target_tokens)
     if ax is None:
-        size = 1.5 + 0.35 * len(sources), 1.2 + 0.35 * len(targets)
+        # Long tokens, such as whole sentences, need room beside the picture and above it.
+        lead = max(1.5, 0.6 + 0.1 * max(map(cells, targets), default=0))
+        above = max(1.2, 0.7 + 0.1 * max(map(cells, sources), default=0))
+        size = lead + 0.35 * len(sources), above + 0.35 * len(targets)
         _, ax = pyplot().subplots(figsize=size, layout="constrained")
     # Letters of words stand upright, longer tokens on their sides.
     turned = 90 if max(map(cells, sources), default=0) > _WIDTH else 0
