@@ -207,7 +207,7 @@ def plot(path, options):
     for kind, style in (("additive", "-"), ("dot", "--")):
         lines: dict[str, dict] = {}
         for length in LENGTHS:
-            for row in run_case(f"{kind}-b1-t{length}-d64", processes, options, (1.0, 1.0)):
+            for row in run_case(f"{kind}-b1-t{length}-d64", options, (1.0, 1.0)):
                 ours_ = lines.setdefault(f"ours, {kind}", {})
                 ours_[length] = row["ours_ms"], row["ours_mb"]
                 if "peer_mb" in row:
