@@ -17,11 +17,14 @@ RUN := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 CONTRACT := tests/test_contract.py tests/test_memory.py tests/test_turing_machine.py
 
-.PHONY: help venv demo test test-backends test-jax test-torch test-oldest coverage \
+BENCH_FLAGS ?=
+
+.PHONY: help venv demo bench test test-backends test-jax test-torch test-oldest coverage \
 	lint format notebooks docs models clean
 
 help:
 	@echo "make demo           train on real text, save, reload, see where it looks"
+	@echo "make bench          time and memory beside others (BENCH_FLAGS=--quick for less)"
 	@echo "make test           tests and doctests on TensorFlow"
 	@echo "make test-backends  the contract tests and doctests on JAX and on PyTorch"
 	@echo "make test-oldest    the contract tests on the oldest Keras and TensorFlow"
@@ -48,6 +51,9 @@ venv: .venv/installed
 
 demo: venv
 	$(RUN) -m keras_attention demo
+
+bench: venv
+	$(RUN) benchmarks/run.py $(BENCH_FLAGS)
 
 test: venv
 	$(RUN) -m pytest $(PYTEST_FLAGS)

@@ -1,13 +1,11 @@
 """What `run.py` measures: one contestant, in a process of its own.
 
-    python benchmarks/contestants.py CONTESTANT
+    python benchmarks/contestants.py CONTESTANT CASE
 
-Reads commands as JSON, one a line, and answers each with one line: `{"do": "prepare",
-"case": NAME}`, then `{"do": "run"}` and `{"do": "memory"}` any number of times.
+Answers in JSON, one object a line: `{"bytes": ...}` of the first call, or `{"skip": why}`;
+then, for each line that it reads, the time of one call more.
 """
 
-import contextlib
-import ctypes
 import gc
 import json
 import os
@@ -205,7 +203,8 @@ def _prepare_keras(function, layers, case):
     import tensorflow as tf
 
     inputs = [tf.constant(x) for x in arrays(case)]
-    function(*(x[:1] if case.kind != "mha" else x for x in inputs))  # makes the weights
+    if case.kind not in ("heads", "mha"):
+        function(*(x[:1, :2] for x in inputs))  # makes the weights
     weights = [w.value for layer in layers for w in layer.trainable_weights]
 
     @tf.function(autograph=False)
@@ -250,15 +249,16 @@ def _processor():
 
 
 def extra_memory(run):
-    """Bytes that one call takes at its peak, beyond what the process holds before it."""
+    """Bytes that the first call takes at its peak, beyond what the process held before.
+
+    Only the first: TensorFlow keeps freed memory for later. What is compiled counts.
+    """
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak starts anew
     before = _status("VmRSS")
     run()
-    return {"bytes": _status("VmHWM") - before}
+    return _status("VmHWM") - before
 
 
 def _status(field):
@@ -267,24 +267,15 @@ def _status(field):
     return 1024 * int(lines[0].split()[1])
 
 
-def serve(contestant, commands, answer):
+def serve(contestant, case, commands, answer):
     """Obeys commands until there are no more."""
-    run = None
-    for line in commands:
-        command = json.loads(line)
-        if command["do"] == "prepare":
-            run = None
-            gc.collect()
-            run = prepare(contestant, parse(command["case"]))
-            run()
-            answer({"ready": True})
-        elif command["do"] == "run":
-            answer(timed(run))
-        else:
-            answer(extra_memory(run))
+    run = prepare(contestant, case)
+    answer({"bytes": extra_memory(run)})
+    for _ in commands:
+        answer(timed(run))
 
 
-def main(contestant):
+def main(contestant, name):
     # Only answers go to the real standard output.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -297,9 +288,8 @@ def main(contestant):
     except ImportError as error:
         answer({"skip": str(error)})
         return
-    answer({"ready": True})
-    serve(contestant, sys.stdin, answer)
+    serve(contestant, parse(name), sys.stdin, answer)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -4,7 +4,9 @@
                              [--torch-python PATH] [--plot FILE] [--readme]
 
 Every contestant runs in a process of its own, in turns with the others; times are medians.
-Memory is what one call takes at its peak beyond what the process held before. The floor is
+Memory is what the first call takes at its peak beyond what the process held before, with
+what is compiled then. `cpu_ratio` is of processor time: where others use the machine, it
+says more. The floor is
 the operations and bytes of a case over rates that this run measured.
 """
 
@@ -44,15 +46,16 @@ MARKS = "<!-- made by benchmarks/run.py -->", "<!-- end -->"
 
 
 class Process:
-    """One contestant, waiting for commands."""
+    """One contestant at one case, started; `bytes` is what its first call took."""
 
-    def __init__(self, contestant, torch_python):
+    def __init__(self, contestant, case, torch_python):
         self.name = contestant
         python = torch_python if contestant in contestants.TORCH else sys.executable
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         settings = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        script = Path(__file__).with_name("contestants.py")
         self.process = subprocess.Popen(
-            [python, str(Path(__file__).with_name("contestants.py")), contestant],
+            [python, str(script), contestant, case],
             env={**os.environ, **settings, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -64,8 +67,8 @@ class Process:
         line = self.process.stdout.readline()  # type: ignore[union-attr]  # a pipe
         return json.loads(line) if line else {"skip": "its process ended"}
 
-    def do(self, what, **options):
-        print(json.dumps({"do": what, **options}), file=self.process.stdin, flush=True)
+    def run(self):
+        print("run", file=self.process.stdin, flush=True)
         return self.answer()
 
     def stop(self):
@@ -74,21 +77,29 @@ class Process:
         self.process.stdout.close()  # type: ignore[union-attr]
 
 
-def measure(name, processes, repeats):
+def measure(name, wanted, options):
     """Medians by contestant: wall and processor seconds, bytes."""
-    found: dict[str, list] = {}
-    ready = [p for p in processes if "ready" in p.do("prepare", case=name)]
-    for _ in range(repeats):
-        for p in ready:
-            found.setdefault(p.name, []).append(p.do("run"))
-    return {
-        p.name: {
-            "wall": statistics.median(r["wall"] for r in found[p.name]),
-            "cpu": statistics.median(r["cpu"] for r in found[p.name]),
-            "bytes": max(p.do("memory")["bytes"], 1),
-        }
-        for p in ready
-    }
+    found: dict[str, dict] = {}
+    processes = [Process(one, name, options.torch_python) for one in wanted]
+    try:
+        for p in processes:
+            answer = p.answer()
+            if "skip" in answer:
+                print(f"{name}: left out {p.name}, {answer['skip']}", file=sys.stderr)
+            else:
+                found[p.name] = {"bytes": max(answer["bytes"], 1), "runs": []}
+        for _ in range(options.repeats):
+            for p in processes:
+                if p.name in found:
+                    found[p.name]["runs"].append(p.run())
+    finally:
+        for p in processes:
+            p.stop()
+    for figures in found.values():
+        runs = figures.pop("runs")
+        for clock in ("wall", "cpu"):
+            figures[clock] = statistics.median(run[clock] for run in runs)
+    return found
 
 
 def bytes_of_plain_formula(case):
@@ -134,13 +145,14 @@ def floor(case, operations_rate, bytes_rate):
     return operations / operations_rate + 4 * steps * 8 / bytes_rate
 
 
-def run_case(name, processes, options, speeds):
+def run_case(name, options, speeds):
     """Yields one row for each peer."""
     case = contestants.parse(name)
     able = bytes_of_plain_formula(case) < MOST_BYTES
-    taking = [p for p in processes if contestants.takes_part(p.name, case)]
-    taking = [p for p in taking if able or p.name in ("ours", "torch.sdpa")]
-    found = measure(name, taking, options.repeats)
+    names = contestants.KERAS | contestants.TORCH
+    taking = [one for one in names if contestants.takes_part(one, case)]
+    taking = [one for one in taking if able or one in ("ours", "torch.sdpa")]
+    found = measure(name, taking, options)
     mine = found.pop("ours", None)
     if mine is None:
         print(f"{name}: ours did not run", file=sys.stderr)
@@ -159,23 +171,6 @@ def run_case(name, processes, options, speeds):
         }
     ratio = {"time_ratio": mine["wall"] / least, "cpu_ratio": mine["cpu"] / least}
     yield {**common, "peer": "floor", **ratio, "memory_ratio": None, "peer_ms": 1e3 * least}
-
-
-def start(options, names):
-    """The processes of all contestants that take part, those that cannot run left out."""
-    cases = [contestants.parse(name) for name in names]
-    wanted = [
-        name
-        for name in contestants.KERAS | contestants.TORCH
-        if any(contestants.takes_part(name, case) for case in cases)
-    ]
-    processes = [Process(name, options.torch_python) for name in wanted]
-    for p in processes:
-        answer = p.answer()
-        if "skip" in answer:
-            print(f"Left out: {p.name} ({answer['skip']})", file=sys.stderr)
-            p.stop()
-    return [p for p in processes if p.process.poll() is None]
 
 
 def table(rows):
@@ -201,7 +196,7 @@ def write_readme(lines):
     path.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]))
 
 
-def plot(path, processes, options):
+def plot(path, options):
     """Time and memory against length, for additive and dot scores."""
     import matplotlib
 
@@ -212,7 +207,7 @@ def plot(path, processes, options):
     for kind, style in (("additive", "-"), ("dot", "--")):
         lines: dict[str, dict] = {}
         for length in LENGTHS:
-            for row in run_case(f"{kind}-b1-t{length}-d64", processes, options, (1.0, 1.0)):
+            for row in run_case(f"{kind}-b1-t{length}-d64", options, (1.0, 1.0)):
                 ours_ = lines.setdefault(f"ours, {kind}", {})
                 ours_[length] = row["ours_ms"], row["ours_mb"]
                 if "peer_mb" in row:
@@ -247,23 +242,16 @@ def read_options(arguments):
 
 def main(arguments=None):
     options = read_options(arguments)
-    speeds = rates()
-    plotted = [f"{kind}-b1-t{LENGTHS[0]}-d64" for kind in ("additive", "dot")]
-    processes = start(options, plotted if options.plot else options.cases)
-    rows = []
-    try:
-        if options.plot:
-            plot(options.plot, processes, options)
-            return
-        for name in options.cases:
-            for row in run_case(name, processes, options, speeds):
-                row["load"] = os.getloadavg()[0]
-                rows.append(row)
-                if options.json:
-                    print(json.dumps(row), flush=True)
-    finally:
-        for p in processes:
-            p.stop()
+    if options.plot:
+        plot(options.plot, options)
+        return
+    speeds, rows = rates(), []
+    for name in options.cases:
+        for row in run_case(name, options, speeds):
+            row["load"] = os.getloadavg()[0]
+            rows.append(row)
+            if options.json:
+                print(json.dumps(row), flush=True)
     if not options.json:
         print("\n".join(table(rows)))
     if options.readme:

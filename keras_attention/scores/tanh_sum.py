@@ -42,16 +42,11 @@ def tanh_sum(query, key, vector):
         return plain(query, key, vector)
     lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
     sizes = (*lead, ops.shape(query)[-2], ops.shape(key)[-2], query.shape[-1])
-    if query.shape[-2] == 1:
+    known = all(isinstance(size, int) for size in sizes)
+    if query.shape[-2] == 1 or (known and math.prod(sizes) < SMALL):
         return plain(query, key, vector)
-    if all(isinstance(size, int) for size in sizes):
-        compute = plain if math.prod(sizes) < SMALL else _folded
-        return compute(query, key, vector)
-    return ops.cond(
-        ops.prod(ops.cast(ops.stack(sizes), "float32")) < SMALL,
-        lambda: plain(query, key, vector),
-        lambda: _folded(query, key, vector),
-    )
+    # Unknown sizes go here too: TensorFlow cannot differentiate a `cond` in a block.
+    return _folded(query, key, vector)
 
 
 def numbers_per_pair(dtype, depth):
