@@ -5,6 +5,9 @@ import operator
 
 from keras import ops
 
+# What a graph that does not know the size of a batch counts on: Keras's own default.
+UNKNOWN_BATCH = 32
+
 
 class PooledAxes:
     """Which axes of an input of `rank` axes are pooled, and which are kept.
@@ -64,3 +67,12 @@ class PooledAxes:
         then.insert(self.pooled[0], "queries")
         order = [now.index(a) for a in then]
         return weights if order == sorted(order) else ops.transpose(weights, order)
+
+
+def batch_size(shape):
+    """How many rows all `shape` makes, where an unknown size counts as `UNKNOWN_BATCH`.
+
+    >>> batch_size((2, 3)), batch_size((None, 3))
+    (6, 96)
+    """
+    return math.prod(UNKNOWN_BATCH if size is None else size for size in shape)

@@ -4,12 +4,13 @@ A block sees all keys, so any score and any normalizer give what they give for a
 at once. Only the inputs are kept for the backward pass, which computes each block anew.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
+
+from keras_attention.axes import batch_size
 
 # Scores of more bytes than this are not made all at once.
 WHOLE_BYTES = 2**25
@@ -57,30 +58,26 @@ class SeededDropout:
         return [(self._layer.seed_generator.state, seed + 1000003 * step)]
 
 
-def choose(scores_shape, numbers, block_size=None):
+def choose(scores_shape, numbers):
     """How many queries make a block, or `None` for all at once.
 
-    Args:
-        scores_shape: `(..., Tq, Tk)`, unknown sizes as tensors.
-        numbers: how many numbers the score keeps for each pair of query and key.
-        block_size: what the user wants.
+    Decided when a graph is made, so that it holds one way only.
 
-    Returns:
-        An integer, or a tensor where sizes are unknown: all queries, if they fit
-        `WHOLE_BYTES`.
+    Args:
+        scores_shape: `(..., Tq, Tk)`. An unknown size before the last two counts as
+            32; where a length is unknown, the answer is `None`.
+        numbers: how many numbers the score keeps for each pair of query and key.
+
+    >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
+    (None, 16, None)
     """
     *lead, queries, keys = scores_shape
-    if block_size is not None:
-        return block_size
-    if all(isinstance(size, int) for size in scores_shape):
-        row = 4 * numbers * math.prod(lead) * keys
-        if row * queries <= WHOLE_BYTES:
-            return queries
-        return max(1, min(queries, BLOCK_BYTES // row))
-    row = 4.0 * numbers * ops.prod(ops.cast(ops.stack([*lead, keys]), "float32"))
-    queries = ops.cast(queries, "float32")
-    block = ops.clip(ops.floor(BLOCK_BYTES / row), 1.0, queries)
-    return ops.cast(ops.where(row * queries <= WHOLE_BYTES, queries, block), "int32")
+    if queries is None or keys is None:
+        return None
+    row = 4 * numbers * batch_size(lead) * keys
+    if row * queries <= WHOLE_BYTES:
+        return None
+    return max(1, min(queries, BLOCK_BYTES // row))
 
 
 def attend(parts, tensors, *, block, mask=None, dropout=None):

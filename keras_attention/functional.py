@@ -51,7 +51,9 @@ def attend(
         return_attention_scores: whether to return all weights.
         attention_rows: integers `(R,)`, the queries to return weights for, when not all
             weights are returned.
-        block_size: how many queries make a block; `None` to choose by size.
+        block_size: how many queries make a block; `None` to choose by size, where a graph
+            that does not know the size of the batch counts on 32, and one that does not
+            know a length takes all at once.
 
     Returns:
         `(output, weights)` of shapes `(..., Tq, Dv)` and `(..., Tq, Tk)`. The weights are
@@ -110,16 +112,16 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
     unseeded = dropout is not None and not isinstance(dropout, blockwise.SeededDropout)
     if unseeded or normalizer.is_random:
         return _at_once(query, key, value, **parts)[0]
-    queries, keys = ops.shape(query)[-2], ops.shape(key)[-2]
     first = query[..., 0, 0] + key[..., 0, 0]
-    lead = ops.shape(first)
-    if tuple(query.shape[:-2]) != tuple(first.shape):
-        query = ops.broadcast_to(query, (*lead, queries, query.shape[-1]))
-    block = blockwise.choose(
-        (*lead, queries, keys), score.numbers_per_pair(key.shape[-1]), block_size
-    )
-    if isinstance(block, int) and isinstance(queries, int) and block >= queries:
+    queries, keys = query.shape[-2], key.shape[-2]
+    if block_size is None:
+        numbers = score.numbers_per_pair(key.shape[-1])
+        block_size = blockwise.choose((*first.shape, queries, keys), numbers)
+    if block_size is None or (queries is not None and block_size >= queries):
         return _at_once(query, key, value, **parts)[0]
+    if tuple(query.shape[:-2]) != tuple(first.shape):
+        shape = *ops.shape(first), *ops.shape(query)[-2:]
+        query = ops.broadcast_to(query, shape)
 
     is_softmax = type(normalizer) is normalizers.Softmax
     steps = blockwise.Parts(
@@ -129,15 +131,8 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
         temperature=normalizer.temperature if is_softmax else None,
     )
 
-    def in_blocks():
-        tensors = *score(query, key, stage="project"), value
-        return blockwise.attend(steps, tensors, block=block, mask=mask, dropout=dropout)
-
-    if isinstance(block, int):
-        return in_blocks()
-    return ops.cond(
-        block >= queries, lambda: _at_once(query, key, value, **parts)[0], in_blocks
-    )
+    tensors = *score(query, key, stage="project"), value
+    return blockwise.attend(steps, tensors, block=block_size, mask=mask, dropout=dropout)
 
 
 def aggregate(scores, value, *, normalizer, mask=None, dropout=None):

@@ -17,14 +17,10 @@ def softmax(scores, mask):
         if mask is not None:
             scores = tf.where(mask, scores, lowest)
         weights = tf.nn.softmax(scores)
-
-        def without_empty_rows():
-            top = tf.reduce_max(scores, -1, keepdims=True)
-            return tf.where(top > lowest, weights, tf.zeros_like(weights))
-
-        # One NaN makes its whole row NaN, and so does minus infinity throughout.
-        suspect = tf.reduce_any(tf.math.is_nan(weights[..., :1]))
-        weights = tf.cond(suspect, without_empty_rows, lambda: weights)
+        if mask is not None:
+            # Minus infinity throughout makes a row NaN.
+            seen = tf.reduce_any(mask, -1, keepdims=True)
+            weights = tf.where(seen, weights, tf.zeros_like(weights))
 
         def gradient(upstream):
             mean = tf.reduce_sum(upstream * weights, -1, keepdims=True)

@@ -13,6 +13,8 @@ import math
 import keras
 from keras import ops
 
+from keras_attention.axes import batch_size
+
 # A hidden layer of fewer numbers than this is quicker computed as it stands.
 SMALL = 2**22
 # Beyond it e^{2a} is not a float32 any more (44.4), or no precise one (-43.6).
@@ -21,9 +23,6 @@ RANGE = 43.0
 LARGEST = 4e8
 FRACTIONS = 4
 CHUNK = 16
-# Lengths that a graph does not know are filled up to a multiple of this: each new length
-# is compiled anew.
-STEP = 64
 
 
 def tanh_sum(query, key, vector):
@@ -40,13 +39,12 @@ def tanh_sum(query, key, vector):
     dtype = query.dtype
     if not _is_compiled(dtype):
         return plain(query, key, vector)
-    lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
-    sizes = (*lead, ops.shape(query)[-2], ops.shape(key)[-2], query.shape[-1])
-    known = all(isinstance(size, int) for size in sizes)
-    if query.shape[-2] == 1 or (known and math.prod(sizes) < SMALL):
+    rows = batch_size((query[..., 0, 0] + key[..., 0, 0]).shape)
+    lengths = query.shape[-2], key.shape[-2]
+    if None in lengths or 1 in lengths:
         return plain(query, key, vector)
-    # Unknown sizes go here too: TensorFlow cannot differentiate a `cond` in a block.
-    return _folded(query, key, vector)
+    small = rows * math.prod(lengths) * query.shape[-1] < SMALL
+    return (plain if small else _folded)(query, key, vector)
 
 
 def numbers_per_pair(dtype, depth):
@@ -69,22 +67,19 @@ def plain(query, key, vector):
 
 
 def _folded(query, key, vector):
-    """With one axis of batches, in float32, and lengths that the compiler has met."""
-    dtype, (queries, keys) = query.dtype, (ops.shape(x)[-2] for x in (query, key))
+    """With one axis of batches, in float32."""
+    dtype, queries, keys = query.dtype, query.shape[-2], key.shape[-2]
     lead = ops.shape(query[..., 0, 0] + key[..., 0, 0])
     query, key = (_fold(x, lead) for x in (query, key))
     vector = ops.cast(vector, "float32")
-    sums = _sums(query, key, vector)[:, :queries, :keys]
+    sums = _sums(query, key, vector)
     return ops.cast(ops.reshape(sums, (*lead, queries, keys)), dtype)
 
 
 def _fold(x, lead):
-    length, depth = ops.shape(x)[-2], x.shape[-1]
+    *_, length, depth = x.shape
     x = ops.broadcast_to(ops.cast(x, "float32"), (*lead, length, depth))
-    x = ops.reshape(x, (-1, length, depth))
-    if isinstance(length, int):
-        return x
-    return ops.pad(x, [[0, 0], [0, -length % STEP], [0, 0]])
+    return ops.reshape(x, (-1, length, depth))
 
 
 def _compiler():
