@@ -8,6 +8,7 @@ For each sample `b` of a batch, with choices `z_b` drawn by all its hard attenti
 
 import itertools
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -58,13 +59,16 @@ class HardAttentionTraining:
     Reference: Xu et al., 2015 (arXiv:1502.03044), section 4.1.
     """
 
+    loss: Any  # Keras's
+
     def train_step(self, *args):
         # A training step and its loss are traced together, on every backend.
         with collect(Choices()):
-            return super().train_step(*args)
+            return super().train_step(*args)  # type: ignore[misc]  # a mixin
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        own = super().compute_loss  # type: ignore[misc]  # a mixin: Keras's own
+        loss = own(x, y, y_pred, sample_weight, training)
         choices = current_choices()
         handed_in = choices.handed_in if training and choices is not None else []
         drawn = [pair for pair in handed_in if isinstance(pair[0], Reinforce)]
@@ -109,7 +113,7 @@ class HardAttentionTraining:
                 for shape, _ in queries
             ]
             with collect(Choices(iter(positions))) as choices:
-                y_pred = self(x, training=True)
+                y_pred = self(x, training=True)  # type: ignore[operator]  # Keras's
             chance = math.prod(_product(chances) for chances in choices.chances)
             losses = losses_per_sample(self.loss, y, y_pred, sample_weight)
             total = total + ops.mean(chance * losses)

@@ -22,8 +22,8 @@ CANVAS, GARMENT, SCRAP = 84, 28, 9
 SIZES = (12_000, 500, 2_000)
 SEED = 2015
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
-FILES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
-FILES += ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
+FILES = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
+FILES += ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
 
 
 class Scenes(NamedTuple):
@@ -59,8 +59,8 @@ def load(sizes=SIZES, seed: int = SEED, directory=None) -> tuple[Scenes, Scenes,
     cut = len(images) * 11 // 12
     parts = [(images[:cut], labels[:cut]), (images[cut:], labels[cut:]), test]
     train, development, test = (
-        make(*part, size, np.random.default_rng([seed, number]))
-        for number, (part, size) in enumerate(zip(parts, sizes, strict=True))
+        make(pictures, names, size, np.random.default_rng([seed, number]))
+        for number, ((pictures, names), size) in enumerate(zip(parts, sizes, strict=True))
     )
     return train, development, test
 

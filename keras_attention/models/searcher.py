@@ -75,6 +75,8 @@ class Generating:
     decoder's first states, a `decoder`, a `step`, and `_searchers`.
     """
 
+    _searchers: Searchers
+
     def searcher(self, beam_width=1, max_length=64, **options):
         """A model from sources to `keras_attention.Sequences`.
 
