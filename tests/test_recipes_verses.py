@@ -184,11 +184,13 @@ def test_scores_are_compared(installed, monkeypatch, capsys):
     monkeypatch.setattr(verses, "learn", lambda *given, **_: learn.append(given))
     figures = dict.fromkeys(FIGURES, 12.34)
     monkeypatch.setattr(verses, "measure", lambda model, part: figures)
-    monkeypatch.setattr(data, "load", lambda folder: [["v"] * 3] * 3)
-    verses_scores.main(["--epochs", "2", "--limit", "2", "--scores", "dot,concat"])
+    long, short = (data.Verse(["v"] * n, ["w"], set(), set()) for n in (4, 3))
+    monkeypatch.setattr(data, "load", lambda folder: [[long, short, short, short]] * 3)
+    arguments = ["--epochs", "2", "--limit", "2", "--longest", "3"]
+    verses_scores.main([*arguments, "--scores", "dot,concat"])
     printed = capsys.readouterr().out.splitlines()
     assert [given[2:] for given in learn] == [(2, "dot"), (2, "concat")]
-    assert [given[0][0] for given in learn] == [["v"] * 2] * 2
+    assert [given[0][0] for given in learn] == [[short] * 2] * 2
     assert [line.split()[:3] for line in printed[2:4]] == [
         ["dot", "12.3", "12.3"],
         ["concat", "12.3", "12.3"],

@@ -73,7 +73,7 @@ def learn(parts, file, epochs, score="bilinear", verbose=1):
     model = create(*vocabularies, score)
     for longest, times in ((SHORT, min(epochs, SHORT_EPOCHS)), (None, epochs)):
         pairs, chosen_on = (
-            encode(model, [verse for verse in part if _fits(verse, longest)])
+            encode(model, [verse for verse in part if fits(verse, longest)])
             for part in (training, development)
         )
         batches = Batches(pairs, SIZES, BATCH_SIZE, SEED)
@@ -82,7 +82,8 @@ def learn(parts, file, epochs, score="bilinear", verbose=1):
     return model
 
 
-def _fits(verse, longest):
+def fits(verse, longest):
+    """Whether a verse has at most so many tokens in each language; `None` for any."""
     return longest is None or max(len(verse.source), len(verse.target)) <= longest
 
 
