@@ -25,11 +25,11 @@ COLUMNS = {
 }
 
 
-def measure(parts, score, epochs):
+def measure(parts, score, rounds):
     """The figures of a model trained with one score."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / verses.FILE
-        model = verses.learn(parts, file, epochs, score, verbose=0)
+        model = verses.learn(parts, file, rounds, score, verbose=0)
     return verses.measure(model, parts[2])
 
 
@@ -41,7 +41,7 @@ def row(name, values):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Scores side by side on verses.")
     parser.add_argument("--data", metavar="FOLDER", help="folder of the SWORD modules")
-    parser.add_argument("--epochs", type=int, default=verses.EPOCHS)
+    parser.add_argument("--epochs", type=int, help="in one round (default: the recipe's)")
     parser.add_argument("--limit", type=int, help="use N verses of each part only")
     parser.add_argument("--longest", type=int, help="use verses of up to N tokens only")
     parser.add_argument("--scores", default=",".join(SCORES))
@@ -55,11 +55,13 @@ def main(arguments=None):
         for part in loaded
     ]
     sizes = f"{len(parts[0]):,} verses to train on, {len(parts[2]):,} to test"
-    print(f"{sizes}, {options.epochs} epochs; figures in percent")
+    rounds = ((None, options.epochs),) if options.epochs else verses.ROUNDS
+    epochs = sum(number for _, number in rounds)
+    print(f"{sizes}, {epochs} epochs; figures in percent")
     print(row("score", COLUMNS.values()))
     for score in options.scores.split(","):
         start = time.monotonic()
-        figures = measure(parts, score, options.epochs)
+        figures = measure(parts, score, rounds)
         values = [f"{figures[name]:.1f}" for name in COLUMNS]
         minutes = (time.monotonic() - start) / 60
         print(row(score, values), f"  {minutes:.0f} minutes", flush=True)
