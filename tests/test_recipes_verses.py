@@ -126,7 +126,7 @@ def test_places_are_those_of_the_largest_weights(untrained, parts):
 
 def test_training_leaves_a_model_and_its_description(installed, tmp_path):
     pytest.importorskip("sacrebleu")
-    figures = verses.train(tmp_path / "out", epochs=1, verbose=0)
+    figures = verses.train(tmp_path / "out", ((6, 1), (None, 1)), verbose=0)
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
     assert names == ["verses.json", "verses.keras"]
     description = recipes.describe("verses", tmp_path / "out")
@@ -172,7 +172,7 @@ def test_the_shipped_model_translates():
     assert file.stat().st_size < 5_000_000
     model = keras.models.load_model(file)
     (said,) = model.translate(["Y Jesús le dijo:"], max_length=12)
-    assert said == "and jesus said unto him ,"
+    assert said.startswith("and jesus said unto him ,")
     figures = json.loads(file.with_suffix(".json").read_text())["figures"]
     assert list(figures) == FIGURES
     assert figures["alignment_accuracy"] > figures["alignment_diagonal"]
@@ -184,11 +184,16 @@ def test_scores_are_compared(installed, monkeypatch, capsys):
     monkeypatch.setattr(verses, "learn", lambda *given, **_: learn.append(given))
     figures = dict.fromkeys(FIGURES, 12.34)
     monkeypatch.setattr(verses, "measure", lambda model, part: figures)
-    monkeypatch.setattr(data, "load", lambda folder: [["v"] * 3] * 3)
-    verses_scores.main(["--epochs", "2", "--limit", "2", "--scores", "dot,concat"])
+    long, short = (data.Verse(["v"] * n, ["w"], set(), set()) for n in (4, 3))
+    monkeypatch.setattr(data, "load", lambda folder: [[long, short, short, short]] * 3)
+    arguments = ["--epochs", "2", "--limit", "2", "--longest", "3"]
+    verses_scores.main([*arguments, "--scores", "dot,concat"])
     printed = capsys.readouterr().out.splitlines()
-    assert [given[2:] for given in learn] == [(2, "dot"), (2, "concat")]
-    assert [given[0][0] for given in learn] == [["v"] * 2] * 2
+    assert [given[2:] for given in learn] == [
+        (((None, 2),), "dot"),
+        (((None, 2),), "concat"),
+    ]
+    assert [given[0][0] for given in learn] == [[short] * 2] * 2
     assert [line.split()[:3] for line in printed[2:4]] == [
         ["dot", "12.3", "12.3"],
         ["concat", "12.3", "12.3"],

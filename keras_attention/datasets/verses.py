@@ -65,8 +65,8 @@ Part = list[Verse]
 def load(folder: str | Path | None = None) -> tuple[Part, Part, Part]:
     """Loads verses of up to 25 tokens in each language, whole books held out.
 
-    `TEST_BOOKS` and `DEVELOPMENT_BOOKS` are held out. What stands in a book to train on
-    word for word as in a held-out one stays where it is: such parallels are few.
+    `TEST_BOOKS` and `DEVELOPMENT_BOOKS` are held out. Parallels between a held-out book and
+    one to train on (Mark and the other gospels) stay where they are.
 
     Args:
         folder: Where the SWORD modules are, the folder with `mods.d` in it. `None` means

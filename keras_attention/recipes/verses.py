@@ -20,11 +20,12 @@ from keras_attention.recipes.training import fit
 
 FILE = "verses.keras"
 SEED = 0
-EPOCHS = 14
+# Before all verses, short ones: there attention finds out sooner what it is for.
+SHORT = 15
+# The most tokens in a verse, and epochs; the learning rate falls to 0 in each round.
+ROUNDS = ((SHORT, 6), (None, 14), (None, 6))
 LEARNING_RATE = 2e-3
 BATCH_SIZE = 32
-# Before all verses, short ones: there attention finds out sooner what it is for.
-SHORT, SHORT_EPOCHS = 15, 6
 # Words that stand at least four and five times in the verses to train on.
 SOURCE_WORDS, TARGET_WORDS = 3_500, 2_650
 # Numbers of tokens, of the target with the end sign, that batches are padded to.
@@ -35,13 +36,14 @@ LENGTH_PENALTY = 1.0
 MAX_LENGTH = 30
 
 
-def train(output, epochs=EPOCHS, limit=None, verbose=1):
+def train(output, rounds=ROUNDS, limit=None, verbose=1):
     """Trains the model and measures it on the held-out books.
 
     Args:
         output: The folder for `verses.keras` and `verses.json`. `verses.keras` is written
             after every epoch, so that a training that breaks off leaves a model.
-        epochs: How often to go through the verses.
+        rounds: Pairs: verses of how many tokens at most (`None` for all), and how often
+            to go through them.
         limit: Use only so many of the verses of each part.
         verbose: As in `keras.Model.fit`.
 
@@ -52,16 +54,16 @@ def train(output, epochs=EPOCHS, limit=None, verbose=1):
     output.mkdir(parents=True, exist_ok=True)
     parts = [part[:limit] for part in verses.load()]
     start = time.monotonic()
-    model = learn(parts, output / FILE, epochs, verbose=verbose)
+    model = learn(parts, output / FILE, rounds, verbose=verbose)
     minutes = round((time.monotonic() - start) / 60, 1)
     figures = measure(model, parts[2])
     sizes = [len(part) for part in parts]
-    description = _description(model, sizes, epochs, minutes, figures)
+    description = _description(model, sizes, rounds, minutes, figures)
     recipes.write_description("verses", output, description)
     return figures
 
 
-def learn(parts, file, epochs, score="bilinear", verbose=1):
+def learn(parts, file, rounds=ROUNDS, score="bilinear", verbose=1):
     """A model trained on the first part, watched on the second, written to `file`."""
     keras.utils.set_random_seed(SEED)
     training, development, _ = parts
@@ -70,18 +72,19 @@ def learn(parts, file, epochs, score="bilinear", verbose=1):
         text.build_vocabulary([verse.target for verse in training], TARGET_WORDS),
     )
     model = create(*vocabularies, score)
-    for longest, times in ((SHORT, min(epochs, SHORT_EPOCHS)), (None, epochs)):
+    for longest, epochs in rounds:
         pairs, chosen_on = (
-            encode(model, [verse for verse in part if _fits(verse, longest)])
+            encode(model, [verse for verse in part if fits(verse, longest)])
             for part in (training, development)
         )
         batches = Batches(pairs, SIZES, BATCH_SIZE, SEED)
         watched = Batches(chosen_on, sizes=[()])
-        fit(model, batches, watched, times, file, LEARNING_RATE, verbose)
+        fit(model, batches, watched, epochs, file, LEARNING_RATE, verbose)
     return model
 
 
-def _fits(verse, longest):
+def fits(verse, longest):
+    """Whether a verse has at most so many tokens in each language; `None` for any."""
     return longest is None or max(len(verse.source), len(verse.target)) <= longest
 
 
@@ -196,7 +199,7 @@ def show(sentence, plot=None, html=None, directory=None):
     translation.show_alignment(weights, words, said, plot, html, title=" ".join(said))
 
 
-def _description(model, sizes, epochs, minutes, figures):
+def _description(model, sizes, rounds, minutes, figures):
     trained, chosen, tested = sizes
     return {
         "model": (
@@ -209,6 +212,6 @@ def _description(model, sizes, epochs, minutes, figures):
             f"({', '.join(verses.TEST_BOOKS)})"
         ),
         "figures": figures,
-        "training": {"epochs": epochs, "minutes": minutes, "seed": SEED},
+        "training": {"rounds": rounds, "minutes": minutes, "seed": SEED},
         "command": "python -m keras_attention train verses --output saved_models",
     }
