@@ -232,13 +232,14 @@ def error(model, questions):
     return round(100 * wrong / len(questions), 2)
 
 
-def show(story, plot=None, directory=None):
+def show(story, plot=None, html=None, directory=None):
     """Prints the answer to a question, and which sentences each hop looked at.
 
     Args:
         story: Sentences, the last of them the question, such as "Mary went to the
             garden. John went to the office. Where is Mary?"
         plot: A file name, such as `"story.png"`, for the same as a picture.
+        html: A file name, such as `"story.html"`, for an interactive page.
         directory: Another folder than `saved_models`.
 
     Raises:
@@ -263,6 +264,8 @@ def show(story, plot=None, directory=None):
     if plot:
         ax = plot_alignment(weights, hops, sentences, title=title)
         visualization.save_plot(ax, plot)
+    if html:
+        visualization.attention_view(weights.T, sentences, hops).save_html(html)
 
 
 def _fresh(model, seed):

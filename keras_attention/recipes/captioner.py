@@ -17,6 +17,7 @@ from keras_attention.datasets import fashion_scenes
 from keras_attention.hard import Reinforce
 from keras_attention.models.captioner import ImageCaptioner
 from keras_attention.normalizers import Normalizer
+from keras_attention.recipes import translation
 from keras_attention.visualization.captions import plot_captions
 
 SEED = fashion_scenes.SEED
@@ -159,14 +160,7 @@ def bleu(captions, references):
     >>> bleu(["a bag above a coat"], ["a bag above a coat"])
     100.0
     """
-    try:
-        import sacrebleu
-    except ImportError as error:
-        raise ImportError(
-            "BLEU is counted by sacrebleu: pip install keras-attention-layers[captioner]"
-        ) from error
-    score = sacrebleu.corpus_bleu(captions, [references], tokenize="none", force=True)
-    return round(score.score, 2)
+    return translation.bleu(*([one.split() for one in x] for x in (captions, references)))
 
 
 def pointing(model, scenes):
@@ -213,13 +207,14 @@ class _Looker(keras.Model):
         return self.model(inputs, return_attention_scores=True)[1]
 
 
-def show(picture, plot=None, directory=None):
+def show(picture, plot=None, html=None, directory=None):
     """Prints a picture's caption, and where in the picture each word looked.
 
     Args:
         picture: The file of a picture, or the number of a test scene.
         plot: A file name, such as `"out.png"`, for the picture once per word with its
             weights over it.
+        html: A file name, such as `"out.html"`, for an interactive page of the regions.
         directory: Another folder than `saved_models`.
 
     Raises:
@@ -239,6 +234,11 @@ def show(picture, plot=None, directory=None):
     if plot:
         axes = plot_captions(image, caption.split(), weights)
         visualization.save_plot(axes[0], plot)
+    if html:
+        regions = [f"{i + 1}/{j + 1}" for i in range(height) for j in range(width)]
+        looks = weights.reshape(len(weights), -1)
+        page = visualization.attention_view(looks, regions, caption.split())
+        page.save_html(html)
 
 
 def _picture(picture):
