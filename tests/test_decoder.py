@@ -322,14 +322,15 @@ def test_a_list_of_one_memory():
 # Teacher forcing equals stepping.
 
 
-def check_stepping(decoder, m=None, mask=REAL):
+def check_stepping(decoder, m=None, mask=REAL, least_move=1e-4):
     m = memory() if m is None else m
     decoder(inputs(), m)
     randomise(decoder)
     found = everything(decoder, inputs(), m, memory_mask=mask)
     close(found, stepped(decoder, inputs(), m, mask))
     for one in found[1]:
-        assert np.abs(np.diff(to_numpy(one), axis=1)).max() > 1e-4  # it does look around
+        # It does look around.
+        assert np.abs(np.diff(to_numpy(one), axis=1)).max() >= least_move
 
 
 @pytest.mark.parametrize("arrangement", MAIN, ids=label)
@@ -357,7 +358,10 @@ def test_stepping_for_every_score(score, order):
 @pytest.mark.parametrize("normalizer", normalizers.names())
 def test_stepping_for_every_normalizer(normalizer, order):
     attention = ka.Attention("additive", normalizer=normalizer, units=3)
-    check_stepping(ka.AttentionDecoder(layers.LSTMCell(UNITS), attention, order=order))
+    decoder = ka.AttentionDecoder(layers.LSTMCell(UNITS), attention, order=order)
+    # The most probable place may be the same at all of a few steps.
+    least_move = 0 if normalizer in references.HARD else 1e-4
+    check_stepping(decoder, least_move=least_move)
 
 
 @pytest.mark.parametrize("arrangement", EFFECTIVE, ids=label)
