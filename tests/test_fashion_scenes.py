@@ -185,10 +185,13 @@ def test_the_recipe_trains_measures_and_shows(trained, capsys, tmp_path):
     scene = fashion_scenes.load((0, 0, 3))[2].images[2]
     picture, plot = tmp_path / "scene.png", tmp_path / "out.png"
     keras.utils.save_img(picture, scene, scale=False)
-    command = ["show", "captioner", str(picture), "--plot", str(plot)]
+    page = tmp_path / "out.html"
+    files = ["--plot", str(plot), "--html", str(page)]
+    command = ["show", "captioner", str(picture), *files]
     assert main([*command, "--directory", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert plot.stat().st_size > 1000
+    assert '"1/1"' in page.read_text("utf-8")
     assert main(["show", "captioner", "2", "--directory", str(folder)]) == 0
     assert capsys.readouterr().out == shown
 

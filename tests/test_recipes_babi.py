@@ -158,7 +158,10 @@ def test_training_measuring_and_showing(folder, tmp_path, capsys):
 
     plot = tmp_path / "story.png"
     story = "Anna ran to the garden. Ben went to the kitchen. Where is Anna?"
-    assert __main__.main(["show", "babi", story, "--plot", str(plot), *where]) == 0
+    page = tmp_path / "story.html"
+    files = ["--plot", str(plot), "--html", str(page)]
+    assert __main__.main(["show", "babi", story, *files, *where]) == 0
+    assert '"hop 3"' in page.read_text("utf-8")
     title, head, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("Where is Anna? ")
     assert head.split() == ["hop", "1", "hop", "2", "hop", "3"]

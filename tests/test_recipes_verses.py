@@ -150,13 +150,15 @@ def test_evaluation_takes_the_first_verses(installed, untrained, monkeypatch):
 
 
 def test_show_prints_and_plots(untrained, capsys, tmp_path):
-    verses.show("¡Dos, TRES!", plot=tmp_path / "verse.png", directory=untrained)
+    files = dict(plot=tmp_path / "verse.png", html=tmp_path / "verse.html")
+    verses.show("¡Dos, TRES!", **files, directory=untrained)
     first, *rows = capsys.readouterr().out.splitlines()
     # Tall heads: as many lines as the longest Spanish word has letters.
     heads = ["t", "d r", "o e", "¡ s , s !"]
     assert [row.split() for row in rows[:4]] == [head.split() for head in heads]
     assert [row.split()[0] for row in rows[4:]] == first.split()
     assert (tmp_path / "verse.png").read_bytes().startswith(b"\x89PNG")
+    assert '"tres"' in (tmp_path / "verse.html").read_text("utf-8")
 
 
 def test_show_refuses_what_has_no_word(untrained):
