@@ -233,7 +233,7 @@ def error(model, questions):
 
 
 def show(story, plot=None, html=None, directory=None):
-    """Prints the answer to a question, and which sentences each hop looked at.
+    """Prints the answer to a question, and which sentences each hop, 1 to 3, looked at.
 
     Args:
         story: Sentences, the last of them the question, such as "Mary went to the
@@ -260,7 +260,8 @@ def show(story, plot=None, html=None, directory=None):
     hops = [f"hop {hop + 1}" for hop in range(model.hops)]
     title = f"{question} {answer}"
     print(title)
-    print(shade_alignment(weights, hops, sentences))
+    numbers = [str(hop + 1) for hop in range(model.hops)]
+    print(shade_alignment(weights, numbers, sentences))
     if plot:
         ax = plot_alignment(weights, hops, sentences, title=title)
         visualization.save_plot(ax, plot)
