@@ -232,9 +232,9 @@ def test_fit_lowers_the_loss_with_each_estimator(name):
     options = {"seed": 1} | ({"temperature": 0.7} if name == "gumbel" else {})
     model = pooling_model(normalizers.get(name, **options))
     model.compile(keras.optimizers.Adam(0.02), "mse")
-    x, y = lookup(512)
+    x, y = lookup(1024)
     before = mean_loss(model, x, y)
-    model.fit(x, y, batch_size=64, epochs=20, verbose=0)
+    model.fit(x, y, batch_size=64, epochs=32, verbose=0)
     after = mean_loss(model, x, y)
     assert after < 0.25 * before, (before, after)
     weights = model.get_layer("look")(x, return_attention_scores=True)[1]
