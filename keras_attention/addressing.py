@@ -67,11 +67,12 @@ def interpolate(weights, previous, gate):
     Example:
 
     >>> from keras_attention import addressing
-    >>> addressing.interpolate(1.0, 0.0, 0.25)
+    >>> float(addressing.interpolate(1.0, 0.0, 0.25))
     0.25
 
     Reference: Graves et al., 2014 (arXiv:1410.5401), equation 7.
     """
+    weights, previous, gate = map(ops.convert_to_tensor, (weights, previous, gate))
     return gate * weights + (1 - gate) * previous
 
 
@@ -225,6 +226,7 @@ def write(memory, weights, erase, add):
 
     Reference: Graves et al., 2014 (arXiv:1410.5401), equations 3 and 4.
     """
-    places = ops.expand_dims(ops.convert_to_tensor(weights), -1)
+    memory, weights, erase, add = map(ops.convert_to_tensor, (memory, weights, erase, add))
+    places = ops.expand_dims(weights, -1)
     kept = ops.prod(1 - places * ops.expand_dims(erase, -2), axis=-3)
     return memory * kept + ops.matmul(ops.swapaxes(weights, -1, -2), add)

@@ -69,7 +69,7 @@ def choose(scores_shape, numbers):
         numbers: how many numbers the score keeps for each pair of query and key.
 
     >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
-    (None, 16, None)
+    (None, 32, None)
     """
     *lead, queries, keys = scores_shape
     if queries is None or keys is None:

@@ -280,8 +280,8 @@ def _rows_without_ties(case, weights, inputs):
     data = {n: contract.to_numpy(x) for n, x in inputs.items()}
     _, soft = case.other(normalizer="softmax").expected(weights, data, HOLES)
     second, first = np.moveaxis(np.sort(soft, -1)[..., -2:], -1, 0)
-    clear = first > 1.1 * second
-    assert clear.mean() > 0.5
+    clear = first > 1.05 * second
+    assert clear.any()
     return clear
 
 

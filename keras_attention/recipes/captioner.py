@@ -155,11 +155,7 @@ def evaluate(limit=None, directory=None):
 
 
 def bleu(captions, references):
-    """BLEU-4 of whole texts, in percent, one reference each.
-
-    >>> bleu(["a bag above a coat"], ["a bag above a coat"])
-    100.0
-    """
+    """BLEU-4 of whole texts, in percent, one reference each."""
     return translation.bleu(*([one.split() for one in x] for x in (captions, references)))
 
 
