@@ -247,7 +247,9 @@ def clones_and_copies_compute_the_same(case):
 
 def low_precision(case):
     """float16, bfloat16 and mixed_float16 near float32; finite past 65504."""
-    data = {n: x.astype("float16") for n, x in case.data(scale=0.5).items()}
+    # A hard choice is the same where scores are far apart.
+    scale = 2.0 if case.normalizer in references.HARD else 0.5
+    data = {n: x.astype("float16") for n, x in case.data(scale=scale).items()}
     garbage = {n: x.copy() for n, x in data.items()}
     for name in case.with_keys:
         garbage[name][~HOLES] = np.nan
@@ -274,15 +276,17 @@ def low_precision(case):
 
 
 def _rows_without_ties(case, weights, inputs):
-    """Where rounding cannot change which score is the largest, if that matters."""
+    """Where rounding cannot change which score is the largest, if that matters.
+
+    That may be no row: where a layer starts with scores that are all but equal.
+    """
     if case.normalizer not in references.HARD:
         return ...
     data = {n: contract.to_numpy(x) for n, x in inputs.items()}
     _, soft = case.other(normalizer="softmax").expected(weights, data, HOLES)
     second, first = np.moveaxis(np.sort(soft, -1)[..., -2:], -1, 0)
-    clear = first > 1.05 * second
-    assert clear.any()
-    return clear
+    rounding = 0.03 if case.dtype == "bfloat16" else 0.005
+    return first > (1 + rounding) * second
 
 
 def large_products_stay_finite_in_float16(case):
