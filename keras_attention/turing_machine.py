@@ -28,7 +28,8 @@ class NTMCell(Configurable, keras.layers.Layer):
         **kwargs: `name`, `dtype` and so on, as in every Keras layer.
 
     Call arguments:
-        inputs: `(B, D)`, one step. `keras.layers.RNN(cell)` takes `(B, T, D)`.
+        inputs: `(B, D)`, one step. `keras.layers.RNN(cell)` takes `(B, T, D)`; with a mask
+            on JAX it needs `zero_output_for_mask=True`.
         states: the controller's, then, each row put end to end, what was read, the heads'
             weights (readers first), the memory.
         training: passed on to the controller.
