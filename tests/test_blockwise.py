@@ -85,12 +85,13 @@ def test_nan_and_infinity_stay_where_they_are(monkeypatch):
 def test_sizes_choose_the_block():
     whole, block = blockwise.WHOLE_BYTES, blockwise.BLOCK_BYTES
     keys = whole // 4 // 100
-    assert blockwise.choose((1, 100, keys), 1) == 100
+    assert blockwise.choose((1, 100, keys), 1) is None
     assert blockwise.choose((1, 101, keys), 1) == block // (4 * keys)
     assert blockwise.choose((2, 100, keys), 1) == block // (8 * keys)
     assert blockwise.choose((1, 100, keys), 2) == block // (8 * keys)
     assert blockwise.choose((1, 100, 10**9), 1) == 1
-    assert blockwise.choose((1, 5, 7), 1, block_size=3) == 3
+    assert blockwise.choose((None, 1000, 1000), 1) == block // (32 * 4 * 1000)
+    assert blockwise.choose((1, None, keys), 1) is None
 
 
 def test_many_scores_are_taken_in_blocks(monkeypatch):

@@ -1,18 +1,13 @@
-"""Addressing by content and place, `NTMCell` in `keras.layers.RNN`, the copy task."""
+"""Addressing by content and place, `NTMCell` in `keras.layers.RNN`, and what they keep to."""
 
 import json
-import sys
 
 import keras
 import numpy as np
 import pytest
-from conftest import ROOT
 from contract import compiled, gradients, to_numpy
 
 from keras_attention import NTMCell, addressing
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import copy_task
 
 B, T, D, H, N, M = 3, 7, 5, 2, 6, 4
 
@@ -143,9 +138,9 @@ def test_one_step_by_the_functions():
         return 1 / (1 + np.exp(-z))
 
     powers = np.exp(heads[..., M + 2 : M + 7])
-    before = np.full((B, N, M), 1e-2)
+    before = np.full((B, N, M), 1e-2, "float32")
     wanted = addressing.address(
-        np.eye(N)[[0] * 5][None].repeat(B, 0),
+        np.eye(N, dtype="float32")[[0] * 5][None].repeat(B, 0),
         before,
         np.tanh(heads[..., :M]),
         softplus(heads[..., M : M + 1]),
@@ -231,27 +226,3 @@ def test_bad_arguments():
         NTMCell(keras.layers.Dense(3), 4)
     with pytest.raises(ValueError, match="Expected `slots` to be a positive integer"):
         NTMCell(keras.layers.GRUCell(3), 4, slots=0)
-
-
-def test_sequences_of_the_copy_task():
-    inputs, targets, weights = copy_task.sequences(rng(), [2, 4], 4)
-    assert inputs.shape == (2, 9, 9)
-    assert targets.shape == (2, 9, 8)
-    np.testing.assert_array_equal(inputs[0, :2, :8], targets[0, 3:5])
-    np.testing.assert_array_equal(inputs[1, :4, :8], targets[1, 5:9])
-    assert inputs[..., 8].argmax(-1).tolist() == [2, 4]
-    assert inputs[..., 8].sum() == 2
-    assert weights.tolist() == [[0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 5 + [1] * 4]
-    assert not inputs[0, 3:].any()
-
-
-def test_the_copy_task_trains_and_draws(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(copy_task, "TESTED", (3,))
-    arguments = "--steps 20 --longest 2 --rate 0.01 --save x.keras --plot x.png"
-    monkeypatch.chdir(tmp_path)
-    copy_task.main(arguments.split())
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("  length   3:")]
-    assert (tmp_path / "x.png").stat().st_size > 1_000
-    model = keras.models.load_model(tmp_path / "x.keras")
-    assert 0 <= copy_task.wrong_bits(model, 5, number=3) <= 40
