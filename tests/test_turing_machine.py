@@ -1,4 +1,4 @@
-"""Addressing by content and place, `NTMCell` in `keras.layers.RNN`, and what they keep to."""
+"""Addressing by content and place, and `NTMCell` in `keras.layers.RNN`."""
 
 import json
 
