@@ -110,7 +110,8 @@ def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout)
     """The output alone, for blocks of queries where all at once would be too much."""
     parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
     unseeded = dropout is not None and not isinstance(dropout, blockwise.SeededDropout)
-    if unseeded or normalizer.is_random:
+    empty = 0 in (query.shape[-2], key.shape[-2])
+    if unseeded or normalizer.is_random or empty:
         return _at_once(query, key, value, **parts)[0]
     first = query[..., 0, 0] + key[..., 0, 0]
     queries, keys = query.shape[-2], key.shape[-2]

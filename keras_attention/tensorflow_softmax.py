@@ -17,10 +17,9 @@ def softmax(scores, mask):
         if mask is not None:
             scores = tf.where(mask, scores, lowest)
         weights = tf.nn.softmax(scores)
-        if mask is not None:
-            # Minus infinity throughout makes a row NaN.
-            seen = tf.reduce_any(mask, -1, keepdims=True)
-            weights = tf.where(seen, weights, tf.zeros_like(weights))
+        # Minus infinity throughout makes a row NaN.
+        top = tf.reduce_max(scores, -1, keepdims=True)
+        weights = tf.where(top == lowest, tf.zeros_like(weights), weights)
 
         def gradient(upstream):
             mean = tf.reduce_sum(upstream * weights, -1, keepdims=True)

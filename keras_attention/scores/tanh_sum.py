@@ -39,10 +39,10 @@ def tanh_sum(query, key, vector):
     dtype = query.dtype
     if not _is_compiled(dtype):
         return plain(query, key, vector)
-    rows = batch_size((query[..., 0, 0] + key[..., 0, 0]).shape)
     lengths = query.shape[-2], key.shape[-2]
-    if None in lengths or 1 in lengths:
+    if None in lengths or min(lengths) < 2:
         return plain(query, key, vector)
+    rows = batch_size((query[..., 0, 0] + key[..., 0, 0]).shape)
     small = rows * math.prod(lengths) * query.shape[-1] < SMALL
     return (plain if small else _folded)(query, key, vector)
 
