@@ -39,7 +39,7 @@ def content_weights(key, memory, strength, mask=None):
     >>> import numpy as np
     >>> from keras_attention import addressing
     >>> w = addressing.content_weights(np.array([[2.0, 0.0]]), np.eye(2), np.log([[3.0]]))
-    >>> print(keras.ops.convert_to_numpy(w))
+    >>> print(keras.ops.convert_to_numpy(w).round(4))
     [[0.75 0.25]]
 
     Reference: Graves et al., 2014 (arXiv:1410.5401), equation 5.
