@@ -18,6 +18,7 @@ from keras_attention.hard import Reinforce
 from keras_attention.models.captioner import ImageCaptioner
 from keras_attention.normalizers import Normalizer
 from keras_attention.recipes import translation
+from keras_attention.recipes.training import averaging_adam, fit_and_save
 from keras_attention.visualization.captions import plot_captions
 
 SEED = fashion_scenes.SEED
@@ -96,31 +97,16 @@ def fit(model, training, development, epochs, file, verbose):
     """Trains, and leaves the model with its averaged weights."""
     pairs = model.encode_pairs(training.images, training.captions)
     steps = epochs * -(-len(training.captions) // BATCH)
-    warm_up = min(100, steps // 10)
-    schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, steps - warm_up, warmup_target=LEARNING_RATE, warmup_steps=warm_up
-    )
-    optimizer = keras.optimizers.Adam(
-        schedule, clipnorm=1.0, use_ema=True, ema_momentum=0.99
-    )
+    optimizer = averaging_adam(LEARNING_RATE, steps, 100, 0.99)
     model.compile_for_training(optimizer, jit_compile=False)
-
-    def save(epoch, logs):
-        copy = ImageCaptioner.from_config(model.get_config())
-        copy.build()
-        copy.set_weights(model.get_weights())
-        copy.save(file)
-
-    model.fit(
+    fit_and_save(
+        model,
         *pairs,
+        file=file,
         validation_data=model.encode_pairs(development.images, development.captions),
         batch_size=BATCH,
         epochs=epochs,
         verbose=verbose,
-        callbacks=[
-            keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-            keras.callbacks.LambdaCallback(on_epoch_end=save),
-        ],
     )
 
 
