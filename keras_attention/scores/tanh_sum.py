@@ -201,8 +201,8 @@ def _contract(weights, pairs, add):
         pairs: factors of each term; a first axis of 1 stands for all terms.
         add: takes the sum so far, and lists of weights and of tuples of pairs.
     """
-    count = ops.shape(weights)[0]
-    size = min(CHUNK, count + -count % FRACTIONS) if isinstance(count, int) else CHUNK
+    count = weights.shape[0]
+    size = min(CHUNK, count + -count % FRACTIONS)
     chunks = -(-count // size)
     shapes = [ops.shape(x)[1:] for pair in [(weights,), *pairs] for x in pair]
     start = ops.zeros([_longest(sizes) for sizes in zip(*shapes, strict=True)])
@@ -227,8 +227,7 @@ def _longest(sizes):
 
 
 def _lengthen(x, length):
-    gap = length - ops.shape(x)[0]
-    return ops.pad(x, [[0, gap], *([0, 0] for _ in x.shape[1:])])
+    return ops.pad(x, [[0, length - x.shape[0]], *([0, 0] for _ in x.shape[1:])])
 
 
 def _chunk(x, start, size):
