@@ -16,6 +16,8 @@ RUN := .venv/bin/python
 # TensorFlow's notes on the processor it runs on.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 CONTRACT := tests/test_contract.py tests/test_memory.py tests/test_turing_machine.py
+# Every pair of score and normalizer is tested on the newest TensorFlow.
+PAIRS ?= --some-pairs
 
 BENCH_FLAGS ?=
 
@@ -66,11 +68,11 @@ test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 
 # Without TensorFlow, so its own files cannot be imported.
 test-jax test-torch: test-%: .venv-%/installed
-	KERAS_BACKEND=$* .venv-$*/bin/python -m pytest $(PYTEST_FLAGS) $(CONTRACT) \
+	KERAS_BACKEND=$* .venv-$*/bin/python -m pytest $(PYTEST_FLAGS) $(PAIRS) $(CONTRACT) \
 		keras_attention --ignore-glob="keras_attention/tensorflow_*"
 
 test-oldest: .venv-oldest/installed
-	.venv-oldest/bin/python -m pytest $(PYTEST_FLAGS) $(CONTRACT)
+	.venv-oldest/bin/python -m pytest $(PYTEST_FLAGS) $(PAIRS) $(CONTRACT)
 
 coverage: venv
 	$(RUN) -m pytest $(PYTEST_FLAGS) --cov

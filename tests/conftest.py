@@ -17,6 +17,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--some-pairs",
+        action="store_true",
+        help="the contract on each score and each normalizer, but not on every pair",
+    )
+
+
 @pytest.fixture(autouse=True)
 def same_start():
     """Every test starts from the same random numbers and leaves no policy behind."""

@@ -9,6 +9,7 @@ from keras import layers, ops
 import keras_attention as ka
 from keras_attention.models import ImageCaptioner
 from keras_attention.models.gated_cell import DeepOutput, GatedContextCell
+from keras_attention.models.small_encoder import Coordinates
 
 WORDS = ["a", "red", "square", "left", "of"]
 SHAPE = (24, 36, 3)  # a grid of 2 x 3 regions
@@ -67,6 +68,19 @@ def test_logits_are_those_of_the_paper():
         expected = (y + out) @ top["kernel"] + top["bias"]
         np.testing.assert_allclose(to_numpy(weights[:, t]), w, atol=1e-5)
         np.testing.assert_allclose(to_numpy(logits[:, t]), expected, atol=1e-4)
+
+
+def test_coordinates_are_rows_and_columns_from_minus_one_to_one():
+    features = np.random.default_rng(1).normal(size=(4, 3, 5, 2)).astype("float32")
+    found = to_numpy(Coordinates()(features))
+    np.testing.assert_array_equal(found[..., :2], features)
+    np.testing.assert_array_equal(found[2, :, 4, 2], [-1, 0, 1])
+    np.testing.assert_array_equal(found[3, 1, :, 3], [-1, -0.5, 0, 0.5, 1])
+    inputs = keras.Input((None, None, 2))
+    model = keras.Model(inputs, Coordinates()(inputs))
+    assert model.output_shape == (None, None, None, 4)
+    np.testing.assert_array_equal(to_numpy(model(features)), found)
+    assert to_numpy(model(features[:, :1])).shape == (4, 1, 5, 4)
 
 
 def test_padding_of_captions_has_no_influence():

@@ -19,7 +19,7 @@ GARMENTS += ["sandal", "shirt", "sneaker", "bag", "boot"]
 WORDS = ["a", "left", "of", "above", "below", *(g.replace("t-", "t") for g in GARMENTS)]
 
 CANVAS, GARMENT, SCRAP = 84, 28, 9
-SIZES = (12_000, 500, 2_000)
+SIZES = (60_000, 500, 2_000)
 SEED = 2015
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 FILES = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]

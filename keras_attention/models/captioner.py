@@ -12,6 +12,7 @@ from keras_attention.hard_training import HardAttentionTraining
 from keras_attention.models.gated_cell import DeepOutput, GatedContextCell
 from keras_attention.models.searcher import Generating, Searchers
 from keras_attention.models.signs import END, START, add_signs, strip_signs
+from keras_attention.models.small_encoder import small_encoder
 from keras_attention.scores import AdditiveScore
 from keras_attention.sequence_losses import (
     SequenceAccuracy,
@@ -234,27 +235,6 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
         weights = weights.reshape(*weights.shape[:2], *self.grid(np.shape(images)))
         pairs = zip(captions, weights, strict=True)
         return captions, [w[: len(caption.split())] for caption, w in pairs]
-
-
-def small_encoder(image_shape, dtype=None):
-    """A convolutional encoder with a region for every 12 x 12 pixels, 96 features each."""
-    if image_shape is None:
-        raise ValueError(
-            "Expected an `encoder`, or the `image_shape` of pictures for the default one. "
-            "Received: neither"
-        )
-
-    def convolve(x, filters, size, stride):
-        options = dict(strides=stride, padding="same", use_bias=False, dtype=dtype)
-        x = keras.layers.Conv2D(filters, size, **options)(x)
-        x = keras.layers.BatchNormalization(momentum=0.9, dtype=dtype)(x)
-        return keras.layers.ReLU(dtype=dtype)(x)
-
-    inputs = keras.Input(image_shape)
-    x = keras.layers.Rescaling(1 / 255, dtype=dtype)(inputs)
-    x = convolve(x, 32, 6, 4)
-    x = convolve(x, 64, 3, 3)
-    return keras.Model(inputs, convolve(x, 96, 3, 1), name="encoder")
 
 
 def _map_depth(encoder):

@@ -22,7 +22,7 @@ from keras_attention.recipes.training import averaging_adam, fit_and_save
 from keras_attention.visualization.captions import plot_captions
 
 SEED = fashion_scenes.SEED
-EPOCHS = 5
+EPOCHS = 8
 BATCH = 32
 LEARNING_RATE = 3e-3
 MAX_LENGTH = 24
@@ -89,6 +89,7 @@ def create(kind="soft"):
         embedding_dim=48,
         attention_units=48,
         doubly_stochastic=0.0,
+        dropout=0.1,
         seed=SEED,
     )
 
