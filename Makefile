@@ -21,7 +21,7 @@ PAIRS ?= --some-pairs
 
 BENCH_FLAGS ?=
 
-.PHONY: help venv demo bench test test-backends test-jax test-torch test-oldest coverage \
+.PHONY: help venv venvs demo bench test test-backends test-jax test-torch test-oldest coverage \
 	lint format notebooks docs models clean
 
 help:
@@ -38,6 +38,8 @@ help:
 	@echo "make clean          remove the environments and caches"
 
 venv: .venv/installed
+
+venvs: .venv/installed .venv-jax/installed .venv-torch/installed .venv-oldest/installed
 
 .venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,notebooks,docs,test,dev]"
 .venv-jax/installed: PACKAGES = -e ".[jax,demo,test]"
