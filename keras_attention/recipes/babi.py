@@ -13,7 +13,7 @@ import numpy as np
 from keras_attention import recipes, text, visualization
 from keras_attention.datasets import babi
 from keras_attention.models.memory_network import LinearStart, MemoryNetwork, words
-from keras_attention.visualization.alignment import plot_alignment, shade_alignment
+from keras_attention.visualization.alignment import shade_alignment
 
 FILE = "babi.keras"
 SEED = 0
@@ -245,6 +245,31 @@ def show(story, plot=None, html=None, directory=None):
     Raises:
         ValueError: If there is no story or no question.
     """
+    title, weights, sentences = look(story, directory)
+    print(title)
+    numbers = [str(hop + 1) for hop in range(len(weights))]
+    print(shade_alignment(weights.T, numbers, sentences))
+    if plot:
+        ax = visualization.plot_hops(weights, sentences, title=title)
+        visualization.save_plot(ax, plot)
+    if html:
+        hops = [f"hop {number}" for number in numbers]
+        visualization.attention_view(weights, sentences, hops).save_html(html)
+
+
+def look(story, directory=None):
+    """The answer to a question, and which sentences each hop looked at.
+
+    Args:
+        story: As for `show`.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        `(title, weights, sentences)`, the weights `(hops, sentences)`.
+
+    Raises:
+        ValueError: If there is no story or no question.
+    """
     *sentences, question = text.split_sentences(story) or [""]
     if not sentences or not question.endswith("?"):
         raise ValueError(
@@ -256,17 +281,8 @@ def show(story, plot=None, html=None, directory=None):
         model.encode([sentences], [question]), return_attention_scores=True
     )
     answer = model.vocabulary[int(keras.ops.argmax(logits[0]))]
-    weights = keras.ops.convert_to_numpy(weights)[0].T
-    hops = [f"hop {hop + 1}" for hop in range(model.hops)]
-    title = f"{question} {answer}"
-    print(title)
-    numbers = [str(hop + 1) for hop in range(model.hops)]
-    print(shade_alignment(weights, numbers, sentences))
-    if plot:
-        ax = plot_alignment(weights, hops, sentences, title=title)
-        visualization.save_plot(ax, plot)
-    if html:
-        visualization.attention_view(weights.T, sentences, hops).save_html(html)
+    weights = keras.ops.convert_to_numpy(weights)[0]
+    return f"{question} {answer}", weights, sentences
 
 
 def _fresh(model, seed):

@@ -203,25 +203,42 @@ def show(picture, plot=None, html=None, directory=None):
     Raises:
         ValueError: If there is no such scene.
     """
-    model = keras.models.load_model(recipes.path(FILES["soft"], directory))
-    image = _picture(picture)
-    (caption,), (weights,) = model.look(image[None], 1, MAX_LENGTH)
-    print(caption)
+    image, words, weights = look(picture, directory)
+    print(" ".join(words))
     height, width = weights.shape[1:]
-    for word, looked in zip(caption.split(), weights, strict=True):
+    for word, looked in zip(words, weights, strict=True):
         row, column = divmod(int(looked.argmax()), width)
         print(
             f"  {word:10}{100 * looked.max():4.0f}% at row {row + 1} of {height}, "
             f"column {column + 1} of {width}"
         )
     if plot:
-        axes = plot_captions(image, caption.split(), weights)
+        axes = plot_captions(image, words, weights)
         visualization.save_plot(axes[0], plot)
     if html:
         regions = [f"{i + 1}/{j + 1}" for i in range(height) for j in range(width)]
         looks = weights.reshape(len(weights), -1)
-        page = visualization.attention_view(looks, regions, caption.split())
+        page = visualization.attention_view(looks, regions, words)
         page.save_html(html)
+
+
+def look(picture, directory=None):
+    """A picture, the words of its caption, and where in the picture each word looked.
+
+    Args:
+        picture: As for `show`.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        `(image, words, weights)`, the weights `(words, H, W)`.
+
+    Raises:
+        ValueError: If there is no such scene.
+    """
+    model = keras.models.load_model(recipes.path(FILES["soft"], directory))
+    image = _picture(picture)
+    (caption,), (weights,) = model.look(image[None], 1, MAX_LENGTH)
+    return image, caption.split(), weights
 
 
 def _picture(picture):

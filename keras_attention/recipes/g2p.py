@@ -188,6 +188,25 @@ def show(word, plot=None, html=None, directory=None):
     Raises:
         ValueError: If it is no such word.
     """
+    weights, letters, phonemes = look(word, directory)
+    title = f"{''.join(letters)}: {' '.join(phonemes)}"
+    print(title)
+    translation.show_alignment(weights, letters, phonemes, plot, html, title)
+
+
+def look(word, directory=None):
+    """A word's letters and phonemes, and which letters each phoneme looked at.
+
+    Args:
+        word: As for `show`.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        `(weights, letters, phonemes)`, the weights `(phonemes, letters)`, padded.
+
+    Raises:
+        ValueError: If it is no such word.
+    """
     word = word.lower()
     if not cmudict.WORD.fullmatch(word):
         raise ValueError(
@@ -197,10 +216,7 @@ def show(word, plot=None, html=None, directory=None):
     model = keras.models.load_model(recipes.path(FILE, directory))
     found = model.generate(model.encode_sources([word]), 1, MAX_LENGTH)
     (said,) = model.decode_targets(found["tokens"][:, 0])
-    weights, phonemes = found["alignments"][0, 0], said.split()
-    title = f"{word}: {said}"
-    print(title)
-    translation.show_alignment(weights, list(word), phonemes, plot, html, title)
+    return found["alignments"][0, 0], list(word), said.split()
 
 
 def _said(model, words, beam_width):

@@ -170,6 +170,26 @@ def show(review, plot=None, html=None, directory=None):
         html: A file name, such as `"review.html"`, for an interactive page.
         directory: Another folder than `saved_models`.
     """
+    title, rows, words, sentences = look(review, directory)
+    print(title)
+    print(visualization.shade_document(rows, words, sentences))
+    if plot:
+        ax = visualization.plot_document(rows, words, sentences, title=title)
+        visualization.save_plot(ax, plot)
+    if html:
+        _view(rows, words, sentences).save_html(html)
+
+
+def look(review, directory=None):
+    """What the model says of a review, its sentences as lists of words, and their weights.
+
+    Args:
+        review: A text.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        `(title, sentences, word_weights, sentence_weights)`.
+    """
     model = keras.models.load_model(recipes.path(FILES["attention"], directory))
     outputs = model(model.encode([review]), return_attention_scores=True)
     (probability,), words, sentences = (
@@ -177,14 +197,7 @@ def show(review, plot=None, html=None, directory=None):
     )
     certain = max(probability, 1 - probability)
     title = f"{LABELS[int(probability > 0.5)]}, {100 * certain:.1f}%"
-    rows = text.split_document(review)
-    print(title)
-    print(visualization.shade_document(rows, words, sentences))
-    if plot:
-        ax = visualization.plot_document(rows, words, sentences, title=title)
-        ax.figure.savefig(plot)
-    if html:
-        _view(rows, words, sentences).save_html(html)
+    return title, text.split_document(review), words, sentences
 
 
 def _view(rows, words, sentences):

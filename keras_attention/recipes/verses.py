@@ -187,6 +187,24 @@ def show(sentence, plot=None, html=None, directory=None):
     Raises:
         ValueError: If there is no word in it.
     """
+    weights, words, said = look(sentence, directory)
+    print(" ".join(said))
+    translation.show_alignment(weights, words, said, plot, html, title=" ".join(said))
+
+
+def look(sentence, directory=None):
+    """A sentence's words, its translation's, and which words each of these looked at.
+
+    Args:
+        sentence: A Spanish text.
+        directory: Another folder than `saved_models`.
+
+    Returns:
+        `(weights, words, translation)`, the weights `(translation, words)`.
+
+    Raises:
+        ValueError: If there is no word in it.
+    """
     words = text.split_signs(sentence)
     if not words:
         raise ValueError(f"Expected a text with words in it. Received: {sentence!r}")
@@ -195,8 +213,7 @@ def show(sentence, plot=None, html=None, directory=None):
     (said,), (weights,) = translation.translate(
         model, [" ".join(words)], BEAM, MAX_LENGTH, **options
     )
-    print(" ".join(said))
-    translation.show_alignment(weights, words, said, plot, html, title=" ".join(said))
+    return weights, words, said
 
 
 def _description(model, sizes, rounds, minutes, figures):

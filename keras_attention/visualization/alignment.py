@@ -9,12 +9,20 @@ import sys
 import keras
 import numpy as np
 
-from keras_attention.visualization.pictures import pyplot
+from keras_attention.visualization.boxes import pyplot
 from keras_attention.visualization.terminal import SHADES
-from keras_attention.visualization.words import cells, printable
+from keras_attention.visualization.words import (
+    cells,
+    check_weights,
+    printable,
+    printable_list,
+)
 
 # A column's, so that a hundred hundredths fit.
 _WIDTH = 3
+# Of a picture: a letter's width in ems, the least inches of a cell, and the inches that
+# cells are made smaller to fit into.
+_LETTER, _LEAST_SIDE, _SPAN = 0.602, 0.13, 8.0
 
 
 def shade_alignment(
@@ -45,7 +53,7 @@ def shade_alignment(
     K   96   4
     OW     100
     """
-    weights, sources, targets = _checked(weights, source_tokens, target_tokens)
+    weights, sources, targets = checked(weights, source_tokens, target_tokens)
     if color is None:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     lead = max(map(cells, targets), default=0)
@@ -74,7 +82,7 @@ def plot_alignment(
         target_tokens: A list of strings.
         ax: The matplotlib `Axes` to fill. `None` makes a figure of the right size.
         title: A line above the picture.
-        cmap: A matplotlib colour map from light to dark.
+        cmap: A matplotlib colour map from light to dark; the darkest is the largest weight.
 
     Returns:
         The `Axes`. `save_plot(ax, "alignment.png")` writes the picture into a file.
@@ -87,31 +95,63 @@ def plot_alignment(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['K', 'OW']
     """
-    weights, sources, targets = _checked(weights, source_tokens, target_tokens)
+    weights, sources, targets = checked(weights, source_tokens, target_tokens)
+    side = cell_side(sources, targets)
     if ax is None:
-        # Long tokens, such as whole sentences, need room beside the picture and above it.
-        lead = max(1.5, 0.6 + 0.1 * max(map(cells, targets), default=0))
-        above = max(1.2, 0.7 + 0.1 * max(map(cells, sources), default=0))
-        size = lead + 0.35 * len(sources), above + 0.35 * len(targets)
-        _, ax = pyplot().subplots(figsize=size, layout="constrained")
+        _, ax = pyplot().subplots(figsize=size(sources, targets), layout="constrained")
+    else:
+        box, number = ax.get_window_extent(), (len(sources) or 1, len(targets) or 1)
+        room = min(box.width / number[0], box.height / number[1])
+        side = min(side, room / ax.figure.dpi)
+    largest = weights.max(initial=0.0)
+    ax.set_xlabel(f"darkest: {largest:.2f}", loc="right", size=8)
+    return draw(ax, weights, sources, targets, largest, side, cmap, title)
+
+
+def size(sources, targets) -> tuple[float, float]:
+    """Inches of a figure in which the tokens beside a heat map can be read."""
+    side = cell_side(sources, targets)
+    letter = _LETTER * _font_size(side) / 72
+    # Long tokens, such as whole sentences, need room beside the picture and above it.
+    lead = max(1.0, 0.6 + letter * max(map(cells, targets), default=0))
+    longest = max(map(cells, sources), default=0)
+    above = 0.8 + letter * (longest if _turned(longest, side) else 1)
+    return lead + side * len(sources), above + side * len(targets)
+
+
+def draw(ax, weights, sources, targets, largest, side, cmap, title):
+    """Fills `Axes` with a heat map, in letters that fit cells of `side` inches."""
+    longest = max(map(cells, sources), default=0)
     # Letters of words stand upright, longer tokens on their sides.
-    turned = 90 if max(map(cells, sources), default=0) > _WIDTH else 0
+    turned = 90 if _turned(longest, side) else 0
     style = {"family": ["monospace", "sans-serif"], "parse_math": False}
-    ax.imshow(weights, cmap=cmap, vmin=0, vmax=1, aspect="equal")
+    style["size"] = _font_size(side)
+    ax.imshow(weights, cmap=cmap, vmin=0, vmax=largest or 1.0, aspect="equal")
     ax.set_xticks(range(len(sources)), sources, rotation=turned, **style)
     ax.set_yticks(range(len(targets)), targets, **style)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     if title:
-        ax.set_title(title, loc="left", parse_math=False)
+        ax.set_title(printable(title), loc="left", size=11, parse_math=False)
     return ax
 
 
-def _checked(weights, source_tokens, target_tokens):
+def cell_side(sources, targets) -> float:
+    """Inches of a cell: less of them where there are many."""
+    number = max(len(sources), len(targets), 1)
+    return min(0.35, max(_LEAST_SIDE, _SPAN / number))
+
+
+def _font_size(side: float) -> float:
+    return min(10.0, 0.75 * 72 * side)
+
+
+def _turned(longest: int, side: float) -> bool:
+    return longest * _LETTER * _font_size(side) > 0.95 * 72 * side
+
+
+def checked(weights, source_tokens, target_tokens):
     """Weights without their surplus, and tokens that can be printed."""
-    for tokens in (source_tokens, target_tokens):
-        if isinstance(tokens, str):
-            raise ValueError(f"Expected a list of tokens. Received: the string {tokens!r}")
-    sources, targets = ([printable(t) for t in x] for x in (source_tokens, target_tokens))
+    sources, targets = printable_list(source_tokens), printable_list(target_tokens)
     weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     kept = weights[: len(targets), : len(sources)] if weights.ndim == 2 else weights
     fits = kept.shape == (len(targets), len(sources))
@@ -121,10 +161,7 @@ def _checked(weights, source_tokens, target_tokens):
             f"Received: shape {weights.shape}, {len(targets)} targets and {len(sources)} "
             "sources"
         )
-    if not np.isfinite(kept).all() or (kept < 0).any():
-        raise ValueError(
-            f"Expected weights, finite and none of them negative. Received: {kept}"
-        )
+    check_weights(kept)
     return kept, sources, targets
 
 

@@ -1,24 +1,60 @@
-"""Where in a picture each word of its caption looked."""
+"""Where in a picture attention looked: once, or for each word of a caption."""
 
 import keras
 import numpy as np
 
-from keras_attention.visualization.pictures import pyplot
-from keras_attention.visualization.words import printable
+from keras_attention.visualization.boxes import pyplot
+from keras_attention.visualization.words import check_weights, printable, printable_list
 
 # Pictures side by side at most.
 _COLUMNS = 6
+
+
+def plot_regions(image, weights, ax=None, *, title: str | None = None, cmap: str = "hot"):
+    """Plots a picture, bright where the weights are.
+
+    Args:
+        image: `(height, width)` or `(height, width, channels)` with 1, 3 or 4 channels;
+            integers from 0 to 255, or floats from 0 to 1.
+        weights: `(H, W)`, one for each region. They are drawn smoothly upsampled to the
+            picture's size; the brightest spot is the largest weight.
+        ax: The matplotlib `Axes` to fill. `None` makes a figure of the right size.
+        title: A line above the picture.
+        cmap: A matplotlib colour map from dark to bright.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        ValueError: If picture and weights do not fit each other.
+        ImportError: If matplotlib is missing.
+
+    >>> ax = plot_regions(np.zeros((8, 12)), np.eye(2), title="a bag")
+    >>> [drawn.get_array().shape for drawn in ax.images]
+    [(8, 12), (8, 12)]
+    """
+    image = _picture(image)
+    weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
+    if weights.ndim != 2 or not weights.size:
+        raise ValueError(f"Expected weights (H, W). Received: shape {weights.shape}")
+    check_weights(weights)
+    if ax is None:
+        height, width = image.shape[:2]
+        size = 4.0 * width / max(width, height), 4.0 * height / max(width, height) + 0.4
+        _, ax = pyplot().subplots(figsize=size, layout="constrained")
+    _draw(ax, image, printable(title or ""))
+    shade = upsample(weights / (weights.max() or 1.0), image.shape[:2])
+    ax.imshow(shade, cmap=cmap, alpha=0.6, vmin=0, vmax=1, extent=ax.images[0].get_extent())
+    return ax
 
 
 def plot_captions(image, words, weights, *, title: str | None = None):
     """Plots the picture once per word, bright where the word looked.
 
     Args:
-        image: `(height, width)` or `(height, width, channels)` with 1 or 3 channels;
-            integers from 0 to 255, or floats from 0 to 1.
+        image: As for `plot_regions`.
         words: The words of the caption, a list of strings.
-        weights: `(words, H, W)`. They are drawn smoothly upsampled to the picture's size;
-            the brightest spot is a word's own largest weight.
+        weights: `(words, H, W)`, each drawn as by `plot_regions`.
         title: A line above it all.
 
     Returns:
@@ -33,7 +69,15 @@ def plot_captions(image, words, weights, *, title: str | None = None):
     >>> [ax.get_title() for ax in axes]
     ['', 'a', 'bag']
     """
-    image, words, weights = _checked(image, words, weights)
+    words = printable_list(words, "words")
+    image = _picture(image)
+    weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
+    if weights.ndim != 3 or len(weights) != len(words):
+        raise ValueError(
+            f"Expected weights (words, H, W). Received: {len(words)} words and weights of "
+            f"shape {weights.shape}"
+        )
+    check_weights(weights)
     number = len(words) + 1
     columns = min(number, _COLUMNS)
     rows = -(-number // columns)
@@ -44,20 +88,20 @@ def plot_captions(image, words, weights, *, title: str | None = None):
     axes = list(grid.flat)
     for ax in axes:
         ax.set_axis_off()
-    height, width = image.shape[:2]
-    looks = [None, *weights]
-    extent = (0, width, height, 0)
-    for ax, word, looked in zip(axes, ["", *words], looks, strict=False):
-        ax.imshow(image, cmap="gray", extent=extent)
-        ax.set_title(word, size=10, parse_math=False)
-        if looked is not None:
-            shade = upsample(looked / (looked.max() or 1.0), (height, width))
-            ax.imshow(
-                shade, cmap="hot", alpha=0.6, vmin=0, vmax=1, extent=(0, width, height, 0)
-            )
+    _draw(axes[0], image, "")
+    for ax, word, looked in zip(axes[1:], words, weights, strict=False):
+        plot_regions(image, looked, ax, title=word)
     if title:
-        figure.suptitle(title, parse_math=False)
+        figure.suptitle(printable(title), parse_math=False)
     return axes[:number]
+
+
+def _draw(ax, image, title: str):
+    height, width = image.shape[:2]
+    ax.set_axis_off()
+    scale = dict(cmap="gray", vmin=0, vmax=255 if image.dtype.kind in "iu" else 1)
+    ax.imshow(image, extent=(0, width, height, 0), **scale)
+    ax.set_title(title, size=10, parse_math=False)
 
 
 def upsample(weights, shape):
@@ -78,22 +122,18 @@ def upsample(weights, shape):
     return weights
 
 
-def _checked(image, words, weights):
-    if isinstance(words, str):
-        raise ValueError(f"Expected a list of words. Received: the string {words!r}")
+def _picture(image):
     image = np.asarray(keras.ops.convert_to_numpy(image))
-    weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     if image.ndim == 3 and image.shape[-1] == 1:
         image = image[..., 0]
-    fits = image.ndim == 2 or (image.ndim == 3 and image.shape[-1] in (3, 4))
-    if not fits or weights.ndim != 3 or len(weights) != len(words):
+    if image.ndim != 2 and not (image.ndim == 3 and image.shape[-1] in (3, 4)):
         raise ValueError(
-            "Expected one picture (height, width, channels), and weights (words, H, W). "
-            f"Received: a picture of shape {image.shape}, {len(words)} words and weights "
-            f"of shape {weights.shape}"
+            "Expected one picture (height, width, channels) with 1, 3 or 4 channels. "
+            f"Received: a picture of shape {image.shape}"
         )
-    if not np.isfinite(weights).all() or (weights < 0).any():
+    if image.dtype.kind == "f" and image.max(initial=0.0) > 1.01:
         raise ValueError(
-            f"Expected weights, finite and none of them negative. Received: {weights}"
+            "Expected a picture of integers from 0 to 255, or of floats from 0 to 1. "
+            f"Received: floats up to {image.max()}"
         )
-    return image, [printable(word) for word in words], weights
+    return image if image.dtype.kind in "iu" else np.clip(image, 0, 1)

@@ -8,6 +8,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attention.visualization.words import check_weights
+
 
 class AttentionView:
     """A page of weights, shown in a notebook or written into a file of its own.
@@ -83,10 +85,7 @@ def _layer(name, weights, sources, targets):
             "(heads, targets, sources), and 0 behind the last source. Received: shape "
             f"{weights.shape[3 - rank :]}, {len(asking)} targets and {len(sources)} sources"
         )
-    if not np.isfinite(kept).all() or (kept < 0).any():
-        raise ValueError(
-            f"Expected weights, finite and none of them negative. Received: {kept}"
-        )
+    check_weights(kept)
     return {
         "name": str(name),
         "weights": kept.round(4).tolist(),

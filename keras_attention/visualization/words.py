@@ -19,9 +19,7 @@ class Line(NamedTuple):
 
 def line_of(tokens, weights) -> Line:
     """Checks one line; its darkest shade is its largest weight."""
-    if isinstance(tokens, str):
-        raise ValueError(f"Expected a list of words. Received: the string {tokens!r}")
-    tokens = [printable(token) for token in tokens]
+    tokens = printable_list(tokens, "words")
     weights = _array(weights)
     surplus = weights[len(tokens) :]
     if len(weights) < len(tokens) or surplus.any():
@@ -72,6 +70,21 @@ def _scaled(weights: np.ndarray, largest: float | None = None) -> np.ndarray:
     """Weights as shades from 0 to 1."""
     largest = weights.max(initial=0.0) if largest is None else largest
     return weights / (largest or 1.0)
+
+
+def printable_list(tokens, name: str = "tokens") -> list[str]:
+    """Tokens that can be shown; a single string is no list of them."""
+    if isinstance(tokens, str):
+        raise ValueError(f"Expected a list of {name}. Received: the string {tokens!r}")
+    return [printable(token) for token in tokens]
+
+
+def check_weights(weights: np.ndarray) -> None:
+    """Complains of weights that nothing can be shaded by."""
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError(
+            f"Expected weights, finite and none of them negative. Received: {weights}"
+        )
 
 
 def printable(token) -> str:
