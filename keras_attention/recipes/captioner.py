@@ -67,14 +67,13 @@ def train(output, epochs=EPOCHS, limit=None, verbose=1, kinds=tuple(FILES)):
         fit(create(kind), training, development, epochs, file, verbose)
     minutes = round((time.monotonic() - start) / 60, 1)
     figures = evaluate(limit, output)
-    sizes = [len(part.captions) for part in (training, development)]
-    description = _description(output, sizes, epochs, minutes, figures)
+    description = _description(output, _sizes(limit), epochs, minutes, figures)
     recipes.write_description("captioner", output, description)
     return figures
 
 
 def create(kind="soft"):
-    """A model, not trained yet: 330,000 weights."""
+    """A model, not trained yet: 209,000 weights."""
     normalizers = {
         "soft": "softmax",
         "hard": Reinforce(entropy=0.01, seed=SEED),
@@ -115,7 +114,7 @@ def evaluate(limit=None, directory=None):
     """Measures the models on the test scenes.
 
     Args:
-        limit: Use only so many of the 2,000.
+        limit: Use only so many of them.
         directory: Another folder than `saved_models`.
 
     Returns:
@@ -258,8 +257,12 @@ def _picture(picture):
     return scenes.images[number]
 
 
+def _sizes(limit):
+    return [min(size, limit or size) for size in fashion_scenes.SIZES]
+
+
 def _scenes(limit=None, test_only=False):
-    sizes = [min(size, limit or size) for size in fashion_scenes.SIZES]
+    sizes = _sizes(limit)
     if test_only:
         sizes[:2] = [0, 0]
     return fashion_scenes.load(sizes)
@@ -267,15 +270,16 @@ def _scenes(limit=None, test_only=False):
 
 def _description(output, sizes, epochs, minutes, figures):
     model = keras.models.load_model(output / FILES["soft"])
-    trained, chosen = sizes
+    trained, chosen, tested = sizes
+    rows, columns = model.grid((None, fashion_scenes.CANVAS, fashion_scenes.CANVAS, 1))
     return {
         "model": (
-            f"ImageCaptioner: a small CNN, an LSTM with soft attention to {7 * 7} regions, "
-            f"{model.count_params():,} weights"
+            f"ImageCaptioner: a small CNN, an LSTM with soft attention to {rows * columns} "
+            f"regions, {model.count_params():,} weights"
         ),
         "data": (
             f"made scenes of 2 to 4 photographs of Fashion-MNIST: {trained:,} to train, "
-            f"{chosen:,} for validation, 2,000 of other photographs to test"
+            f"{chosen:,} for validation, {tested:,} of other photographs to test"
         ),
         "figures": figures,
         "training": {"epochs": epochs, "minutes": minutes, "seed": SEED},
