@@ -3,9 +3,11 @@
     python benchmarks/contestants.py CONTESTANT CASE
 
 Answers in JSON, one object a line: `{"bytes": ...}` of the first call, or `{"skip": why}`;
-then, for each line that it reads, the time of one call more.
+then, for each line that it reads: `time` asks for the time of one call more, `memory` for
+the bytes of one.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -16,6 +18,9 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+
+# Seconds that a measurement of time takes at least.
+LEAST = 0.03
 
 
 class Case(NamedTuple):
@@ -83,6 +88,13 @@ def ours(case):
         return heads_around(case, heads) if case.kind == "mha" else (heads, [])
     layer = Attention(case.kind)
     return (lambda query, key, value: layer(query, value, key)), [layer]
+
+
+def our_narrow_pooling(case):
+    from keras_attention import AttentionPooling
+
+    layer = AttentionPooling(1)
+    return layer, [layer]
 
 
 def keras_layer(name):
@@ -178,6 +190,7 @@ KERAS = {
     "keras.AdditiveAttention": ("additive", keras_layer("AdditiveAttention")),
     "keras.MultiHeadAttention": ("mha", keras_heads),
     "keras.ops.dot_product_attention": ("heads", keras_function),
+    "ours.narrow": ("pooling", our_narrow_pooling),
     "usual.pooling": ("pooling", usual_pooling),
     "usual.hidden_pooling": ("pooling", usual_hidden_pooling),
 }
@@ -185,6 +198,10 @@ TORCH = {
     "torch.sdpa": ("dot heads", torch_sdpa),
     "torch.plain": ("additive dot heads", torch_plain),
 }
+
+
+# Whom a peer is compared with, where it is not "ours": the same formula.
+OPPONENTS = {"usual.pooling": "ours.narrow"}
 
 
 def takes_part(contestant, case):
@@ -203,8 +220,8 @@ def _prepare_keras(function, layers, case):
     import tensorflow as tf
 
     inputs = [tf.constant(x) for x in arrays(case)]
-    if case.kind not in ("heads", "mha"):
-        function(*(x[:1, :2] for x in inputs))  # makes the weights
+    if case.kind not in ("heads", "mha"):  # makes the weights
+        function(*(x[:1] if case.kind == "pooling" else x[:1, :2] for x in inputs))
     weights = [w.value for layer in layers for w in layer.trainable_weights]
 
     @tf.function(autograph=False)
@@ -216,7 +233,7 @@ def _prepare_keras(function, layers, case):
             loss = tf.reduce_sum(tf.square(function(*inputs)))
         return tape.gradient(loss, [*inputs, *weights])
 
-    return lambda: [None if x is None else x.numpy() for x in run(*inputs)]
+    return lambda: run(*inputs)
 
 
 def _prepare_torch(function, case):
@@ -229,18 +246,23 @@ def _prepare_torch(function, case):
         if case.forward:
             with torch.no_grad():
                 return function(*inputs)
-        for x in inputs:
+        function(*inputs).square().sum().backward()
+        gradients = [x.grad for x in inputs]
+        for x in inputs:  # what one call leaves is not there before the next
             x.grad = None
-        return function(*inputs).square().sum().backward()
+        return gradients
 
     return run
 
 
 def timed(run):
-    """Wall and processor seconds of one call."""
-    cpu, start = _processor(), time.perf_counter()
-    run()
-    return {"wall": time.perf_counter() - start, "cpu": _processor() - cpu}
+    """Wall and processor seconds of a call: the mean of as many as take `LEAST`."""
+    cpu, start, calls = _processor(), time.perf_counter(), 0
+    while time.perf_counter() - start < LEAST:
+        run()
+        calls += 1
+    wall = time.perf_counter() - start
+    return {"wall": wall / calls, "cpu": (_processor() - cpu) / calls}
 
 
 def _processor():
@@ -249,11 +271,13 @@ def _processor():
 
 
 def extra_memory(run):
-    """Bytes that the first call takes at its peak, beyond what the process held before.
+    """Bytes that a call takes at its peak, beyond what the process held before.
 
-    Only the first: TensorFlow keeps freed memory for later. What is compiled counts.
+    What earlier calls freed goes back to the system first, or it would not count. Of the
+    first call, what is compiled and what is kept for later calls counts too.
     """
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak starts anew
     before = _status("VmRSS")
@@ -271,8 +295,9 @@ def serve(contestant, case, commands, answer):
     """Obeys commands until there are no more."""
     run = prepare(contestant, case)
     answer({"bytes": extra_memory(run)})
-    for _ in commands:
-        answer(timed(run))
+    for command in commands:
+        is_time = command.strip() == "time"
+        answer(timed(run) if is_time else {"bytes": extra_memory(run)})
 
 
 def main(contestant, name):

@@ -4,10 +4,11 @@
                              [--torch-python PATH] [--plot FILE] [--readme]
 
 Every contestant runs in a process of its own, in turns with the others; times are medians.
-Memory is what the first call takes at its peak beyond what the process held before, with
-what is compiled then. `cpu_ratio` is of processor time: where others use the machine, it
-says more. The floor is
-the operations and bytes of a case over rates that this run measured.
+`time_ratio`, `cpu_ratio` and the memory ratios are ours over theirs; of processor time:
+where others use the machine, it says more. `memory_ratio` is of what a call takes at its
+peak beyond what the process held before, when earlier calls have made what they keep;
+`memory_ratio_first` is the same for the very first call, in which graphs are made and XLA
+compiles. The floor is the operations and bytes of a case over rates that this run measured.
 """
 
 import argparse
@@ -46,7 +47,7 @@ MARKS = "<!-- made by benchmarks/run.py -->", "<!-- end -->"
 
 
 class Process:
-    """One contestant at one case, started; `bytes` is what its first call took."""
+    """One contestant at one case, started."""
 
     def __init__(self, contestant, case, torch_python):
         self.name = contestant
@@ -67,8 +68,8 @@ class Process:
         line = self.process.stdout.readline()  # type: ignore[union-attr]  # a pipe
         return json.loads(line) if line else {"skip": "its process ended"}
 
-    def run(self):
-        print("run", file=self.process.stdin, flush=True)
+    def ask(self, command):
+        print(command, file=self.process.stdin, flush=True)
         return self.answer()
 
     def stop(self):
@@ -78,7 +79,7 @@ class Process:
 
 
 def measure(name, wanted, options):
-    """Medians by contestant: wall and processor seconds, bytes."""
+    """By contestant: median wall and processor seconds, bytes of a call, of the first."""
     found: dict[str, dict] = {}
     processes = [Process(one, name, options.torch_python) for one in wanted]
     try:
@@ -87,11 +88,14 @@ def measure(name, wanted, options):
             if "skip" in answer:
                 print(f"{name}: left out {p.name}, {answer['skip']}", file=sys.stderr)
             else:
-                found[p.name] = {"bytes": max(answer["bytes"], 1), "runs": []}
+                found[p.name] = {"first": max(answer["bytes"], 1), "runs": []}
+        running = [p for p in processes if p.name in found]
         for _ in range(options.repeats):
-            for p in processes:
-                if p.name in found:
-                    found[p.name]["runs"].append(p.run())
+            for p in running:
+                found[p.name]["runs"].append(p.ask("time"))
+        for p in running:
+            taken = [p.ask("memory")["bytes"] for _ in range(2)]
+            found[p.name]["bytes"] = max(1, *taken)
     finally:
         for p in processes:
             p.stop()
@@ -153,39 +157,63 @@ def run_case(name, options, speeds):
     taking = [one for one in names if contestants.takes_part(one, case)]
     taking = [one for one in taking if able or one in ("ours", "torch.sdpa")]
     found = measure(name, taking, options)
-    mine = found.pop("ours", None)
-    if mine is None:
+    if "ours" not in found:
         print(f"{name}: ours did not run", file=sys.stderr)
         return
-    least = floor(case, *speeds)
-    common = {"case": name, "ours_ms": 1e3 * mine["wall"], "ours_mb": mine["bytes"] / 1e6}
     for peer, theirs in found.items():
-        yield {
-            **common,
-            "peer": peer,
-            "time_ratio": mine["wall"] / theirs["wall"],
-            "cpu_ratio": mine["cpu"] / theirs["cpu"],
-            "memory_ratio": mine["bytes"] / theirs["bytes"],
-            "peer_ms": 1e3 * theirs["wall"],
-            "peer_mb": theirs["bytes"] / 1e6,
-        }
-    ratio = {"time_ratio": mine["wall"] / least, "cpu_ratio": mine["cpu"] / least}
-    yield {**common, "peer": "floor", **ratio, "memory_ratio": None, "peer_ms": 1e3 * least}
+        if not peer.startswith("ours"):
+            yield {"case": name, "peer": peer, **compared(found, peer, theirs)}
+    least = floor(case, *speeds)
+    theirs = {"wall": least, "cpu": least, "bytes": None, "first": None}
+    yield {"case": name, "peer": "floor", **compared(found, "floor", theirs)}
+
+
+def compared(found, peer, theirs):
+    """Ratios of ours to a peer's, and both in milliseconds and megabytes."""
+    mine = found[contestants.OPPONENTS.get(peer, "ours")]
+    names = {
+        "time_ratio": "wall",
+        "cpu_ratio": "cpu",
+        "memory_ratio": "bytes",
+        "memory_ratio_first": "first",
+    }
+    row = {}
+    for name, figure in names.items():
+        row[name] = None if theirs[figure] is None else mine[figure] / theirs[figure]
+    for whose, figures in (("ours", mine), ("peer", theirs)):
+        row[f"{whose}_ms"] = 1e3 * figures["wall"]
+        for figure, unit in (("bytes", "mb"), ("first", "mb_first")):
+            taken = figures[figure]
+            row[f"{whose}_{unit}"] = None if taken is None else taken / 1e6
+    return row
 
 
 def table(rows):
     """Lines of Markdown."""
     lines = [
-        "| case | beside | time | memory | ms | extra MB |",
-        "|---|---|---|---|---|---|",
+        "| case | beside | time | memory | memory of the first call | ms | extra MB |",
+        "|---|---|---|---|---|---|---|",
     ]
+    last = None
     for row in rows:
-        memory = "" if row["memory_ratio"] is None else f"{row['memory_ratio']:.3f}"
-        lines.append(
-            f"| `{row['case']}` | {row['peer']} | {row['time_ratio']:.2f} | {memory} "
-            f"| {row['ours_ms']:.1f} | {row['ours_mb']:.0f} |"
-        )
+        case = "" if row["case"] == last else f"`{row['case']}`"
+        last = row["case"]
+        ratios = [row[n] for n in ("time_ratio", "memory_ratio", "memory_ratio_first")]
+        cells = ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        for unit in ("ms", "mb"):
+            both = (row[f"ours_{unit}"], row[f"peer_{unit}"])
+            cells.append(" / ".join(shortened(x) for x in both if x is not None))
+        lines.append(" | ".join([f"| {case} | {row['peer']}", *cells]) + " |")
     return lines
+
+
+def shortened(number):
+    """Three digits that say something.
+
+    >>> shortened(0.1234), shortened(12.34), shortened(1234.5)
+    ('0.123', '12.3', '1234')
+    """
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
 
 
 def write_readme(lines):

@@ -14,6 +14,8 @@ Each stage has its file, and a file imports only files of a lower level:
     tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
     tensorflow_gradients  0  gradients of compiled functions and of blocks, for TensorFlow
     jax_gradients       0  gradients of compiled functions, for JAX
+    mask_parts          1  all masks of one call, apart until a block of them is read
+    tensorflow_groups   1  softmax attention for groups of heads, for TensorFlow
     visualization       1  pictures of weights
     datasets            1  real data to train on
     loops               1  loops over time steps

@@ -154,15 +154,17 @@ class Attention(Configurable, keras.layers.Layer):
             key,
             score=self.score,
             normalizer=self.normalizer,
-            mask=masks.combine(
-                query,
-                key,
-                query_mask=query_mask,
-                value_mask=value_mask,
-                key_mask=key_mask,
-                attention_mask=attention_mask,
-                use_causal_mask=use_causal_mask,
+            mask=tuple(
+                masks.parts(
+                    query,
+                    key,
+                    query_mask=query_mask,
+                    value_mask=value_mask,
+                    key_mask=key_mask,
+                    attention_mask=attention_mask,
+                )
             ),
+            use_causal_mask=use_causal_mask,
             dropout=SeededDropout(self.dropout_layer)
             if training and self.dropout
             else None,
@@ -201,7 +203,7 @@ class Attention(Configurable, keras.layers.Layer):
         key = value if key is None else as_float(key, self.compute_dtype)
         masks.check_position_mask("value_mask", value_mask, "value", value.shape)
         masks.check_position_mask("key_mask", key_mask, "key", key.shape)
-        mask = masks.combine(key, key, value_mask=value_mask, key_mask=key_mask)
+        mask = masks.all_of(masks.parts(key, key, value_mask=value_mask, key_mask=key_mask))
         if mask is not None:
             _, key, value, _ = masks.isolate(key, key, value, mask)
         return Memory(self.score.project_key(key), value, mask)

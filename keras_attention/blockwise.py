@@ -11,11 +11,14 @@ import keras
 from keras import ops
 
 from keras_attention.axes import batch_size
+from keras_attention.mask_parts import lengthen
 
 # Scores of more bytes than this are not made all at once.
 WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
 BLOCK_BYTES = 2**23
+# The same where a block has queries of one head, or of a few, only.
+GROUP_BYTES = 2**21
 
 
 class Parts(NamedTuple):
@@ -26,12 +29,15 @@ class Parts(NamedTuple):
         aggregate: `(scores, value, mask=, dropout=)` to the output and the weights.
         variables: Keras variables that the two read.
         temperature: of the softmax that `aggregate` applies; `None` if it is another.
+        grouped: whether `grouped` holds, so that a block has few of the axes before the
+            last two.
     """
 
     scores: Callable
     aggregate: Callable
     variables: list[Any]
     temperature: float | None
+    grouped: bool
 
 
 class SeededDropout:
@@ -58,7 +64,7 @@ class SeededDropout:
         return [(self._layer.seed_generator.state, seed + 1000003 * step)]
 
 
-def choose(scores_shape, numbers):
+def choose(scores_shape, numbers, grouped=False):
     """How many queries make a block, or `None` for all at once.
 
     Decided when a graph is made, so that it holds one way only.
@@ -67,17 +73,22 @@ def choose(scores_shape, numbers):
         scores_shape: `(..., Tq, Tk)`. An unknown size before the last two counts as
             32; where a length is unknown, the answer is `None`.
         numbers: how many numbers the score keeps for each pair of query and key.
+        grouped: whether a block need not have all of the axes before the last two.
 
     >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
     (None, 32, None)
+    >>> choose((None, 2048, 2048), 1, grouped=True)
+    256
     """
     *lead, queries, keys = scores_shape
     if queries is None or keys is None:
         return None
-    row = 4 * numbers * batch_size(lead) * keys
-    if row * queries <= WHOLE_BYTES:
+    row = 4 * numbers * keys
+    if row * batch_size(lead) * queries <= WHOLE_BYTES:
         return None
-    return max(1, min(queries, BLOCK_BYTES // row))
+    most = GROUP_BYTES // row if grouped else BLOCK_BYTES // (row * batch_size(lead))
+    blocks = -(-queries // max(1, most))
+    return -(-queries // blocks)
 
 
 def attend(parts, tensors, *, block, mask=None, dropout=None):
@@ -88,7 +99,7 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
         tensors: the projected query `(..., Tq, P)`, the projected key `(..., Tk, P)` and
             the value `(..., Tk, Dv)`.
         block: how many queries make a block.
-        mask: booleans that broadcast to `(..., Tq, Tk)`, or `None`.
+        mask: `mask_parts.Masks`, or `None`.
         dropout: a `SeededDropout` or `None`.
 
     Returns:
@@ -96,8 +107,7 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
     """
     query, key, value = tensors
     length = ops.shape(query)[-2]
-    query = _lengthen(query, length, block)
-    mask_at = _mask_in_blocks(mask, length, block)
+    query = lengthen(query, length, block)
     seed = None if dropout is None else dropout.draw()
     # As plain tensors, so that each backend sees what a block depends on.
     values = [ops.convert_to_tensor(v) for v in parts.variables]
@@ -108,9 +118,21 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
             known + ([] if seed is None else dropout.at(seed, index))
         )
 
-    def drop(index, weights):
+    def dropped(index, weights):
         with scope(index, values):
             return dropout(weights)
+
+    drop = None if seed is None else dropped
+    if parts.grouped:
+        from keras_attention import tensorflow_groups
+
+        query = query if parts.temperature == 1 else query / parts.temperature
+        output = tensorflow_groups.attend(
+            query, key, value, block=block, masks=mask, drop=drop, most=GROUP_BYTES
+        )
+        return output[..., :length, :]
+
+    mask_at = mask.in_blocks(block) if mask else lambda index: None
 
     def scores(query, key, *values):
         with scope(0, values):
@@ -127,7 +149,7 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
     elif parts.temperature and keras.backend.standardize_dtype(value.dtype) == "float32":
         from keras_attention import tensorflow_gradients
 
-        options = dict(mask_at=mask_at, drop=None if seed is None else drop)
+        options = dict(mask_at=mask_at, drop=drop)
         output = tensorflow_gradients.softmax_blocks(
             scores, query, key, value, values, block=block, **options
         )
@@ -160,28 +182,3 @@ def map_blocks(function, rows, shared, block):
     indices = ops.arange(length // block, dtype="int32")
     outputs = ops.map(lambda at: again(*at, *shared), (indices, stack))
     return ops.reshape(ops.moveaxis(outputs, 0, -3), (*lead, length, -1))
-
-
-def _mask_in_blocks(mask, length, block):
-    """A function from the index of a block to its part of `mask`."""
-    if mask is None or mask.shape[-2] == 1:
-        return lambda index: mask
-    if mask.shape[-2] is None:
-        *lead, _, keys = ops.shape(mask)
-        mask = ops.broadcast_to(mask, (*lead, length, keys))
-    mask = _lengthen(mask, length, block)
-    *lead, _, keys = ops.shape(mask)
-
-    def part(index):
-        start = [0] * len(lead) + [index * block, 0]
-        return ops.slice(mask, start, (*lead, block, keys))
-
-    return part
-
-
-def _lengthen(x, length, block):
-    """Zeros (`False`) behind the rows, up to a multiple of `block`."""
-    gap = -length % block
-    if isinstance(gap, int) and gap == 0:
-        return x
-    return ops.pad(x, [*([0, 0] for _ in x.shape[:-2]), [0, gap], [0, 0]])

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import blockwise, masks, normalizers, scores
+from keras_attention.mask_parts import Masks
 
 
 def as_float(x, dtype):
@@ -25,6 +26,7 @@ def attend(
     score="scaled_dot",
     normalizer="softmax",
     mask=None,
+    use_causal_mask=False,
     dropout=None,
     return_attention_scores=True,
     attention_rows=None,
@@ -45,7 +47,10 @@ def attend(
         key: `(..., Tk, Dk)`; `None` for `value`.
         score: a `Score`, or the name of one without weights.
         normalizer: a `Normalizer` or its name.
-        mask: booleans that broadcast to `(..., Tq, Tk)`, `True` = may be attended.
+        mask: booleans that broadcast to `(..., Tq, Tk)`, `True` = may be attended; a tuple
+            of several is AND-ed, in blocks without making them one.
+        use_causal_mask: whether to hide keys that are later than the query as well, as
+            `causal_mask` does.
         dropout: a layer or function that is applied to the weights used, not to those
             returned. Only a `blockwise.SeededDropout` goes with blocks.
         return_attention_scores: whether to return all weights.
@@ -76,22 +81,26 @@ def attend(
     dtype = score.compute_dtype
     query, value = as_float(query, dtype), as_float(value, dtype)
     key = value if key is None else as_float(key, dtype)
-    unsound, rows_of = None, None
-    if mask is not None:
-        mask = masks.as_boolean(mask)
-        mask = mask if len(mask.shape) > 1 else ops.expand_dims(mask, 0)
+    mask = _gather(mask, use_causal_mask, query, key)
+    rows_of, unsound = None, None
     if attention_rows is not None and not return_attention_scores:
         rows_of = ops.take(query, attention_rows, axis=-2), value, key
-        rows_mask = mask
-        if mask is not None and mask.shape[-2] != 1:
-            rows_mask = ops.take(mask, attention_rows, axis=-2)
-    if mask is not None:
-        query, key, value, unsound = masks.isolate(query, key, value, mask)
-    parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
-    if return_attention_scores:
-        output, weights = _at_once(query, key, value, **parts)
+        rows_mask = mask and mask.take(attention_rows)
+    block = None
+    if not return_attention_scores:
+        block = _block(query, key, value, score, normalizer, dropout, block_size)
+    parts = dict(normalizer=normalizer, dropout=dropout)
+    if block is None:
+        mask = mask and mask.whole()
+        if mask is not None:
+            query, key, value, unsound = masks.isolate(query, key, value, mask)
+        output, weights = aggregate(score(query, key), value, mask=mask, **parts)
     else:
-        output, weights = _bounded(query, key, value, block_size, **parts), None
+        if mask:
+            query, key, value, unsound = mask.isolate(query, key, value)
+        parts = dict(parts, score=score, mask=mask)
+        output, weights = _in_blocks(query, key, value, block, **parts), None
+    weights = weights if return_attention_scores else None
     if unsound is not None:
         unsound = ops.expand_dims(unsound, -1)
         output = ops.where(unsound, np.nan, output)
@@ -102,38 +111,61 @@ def attend(
     return output, weights
 
 
-def _at_once(query, key, value, *, score, **parts):
-    return aggregate(score(query, key), value, **parts)
+def _gather(mask, use_causal_mask, query, key):
+    """`mask_parts.Masks` of what `attend` was given, or `None`."""
+    parts = mask if isinstance(mask, tuple) else (mask,)
+    parts = tuple(_with_two_axes(part) for part in parts if part is not None)
+    if not parts and not use_causal_mask:
+        return None
+    lengths = ops.shape(query)[-2], ops.shape(key)[-2]
+    return Masks(parts, use_causal_mask, lengths)
 
 
-def _bounded(query, key, value, block_size, *, score, normalizer, mask, dropout):
-    """The output alone, for blocks of queries where all at once would be too much."""
-    parts = dict(score=score, normalizer=normalizer, mask=mask, dropout=dropout)
+def _with_two_axes(mask):
+    mask = masks.as_boolean(mask)
+    return mask if len(mask.shape) > 1 else ops.expand_dims(mask, 0)
+
+
+def _block(query, key, value, score, normalizer, dropout, block_size):
+    """How many queries make a block, or `None` for all at once."""
     unseeded = dropout is not None and not isinstance(dropout, blockwise.SeededDropout)
-    empty = 0 in (query.shape[-2], key.shape[-2])
-    if unseeded or normalizer.is_random or empty:
-        return _at_once(query, key, value, **parts)[0]
-    first = query[..., 0, 0] + key[..., 0, 0]
     queries, keys = query.shape[-2], key.shape[-2]
-    if block_size is None:
-        numbers = score.numbers_per_pair(key.shape[-1])
-        block_size = blockwise.choose((*first.shape, queries, keys), numbers)
-    if block_size is None or (queries is not None and block_size >= queries):
-        return _at_once(query, key, value, **parts)[0]
+    if unseeded or normalizer.is_random or 0 in (queries, keys):
+        return None
+    if block_size is not None:
+        return None if queries is not None and block_size >= queries else block_size
+    lead = (query[..., 0, 0] + key[..., 0, 0]).shape
+    numbers = score.numbers_per_pair(key.shape[-1])
+    grouped = _is_grouped(score, normalizer, value)
+    return blockwise.choose((*lead, queries, keys), numbers, grouped)
+
+
+def _is_grouped(score, normalizer, value):
+    """Whether heads need not be together in a block: `tensorflow_groups` takes a few."""
+    return (
+        keras.backend.backend() == "tensorflow"
+        and keras.backend.standardize_dtype(value.dtype) == "float32"
+        and type(normalizer) is normalizers.Softmax
+        and type(score).compare is scores.Score.compare
+    )
+
+
+def _in_blocks(query, key, value, block, *, score, normalizer, mask, dropout):
+    """The output alone, for blocks of queries."""
+    first = query[..., 0, 0] + key[..., 0, 0]
     if tuple(query.shape[:-2]) != tuple(first.shape):
         shape = *ops.shape(first), *ops.shape(query)[-2:]
         query = ops.broadcast_to(query, shape)
-
     is_softmax = type(normalizer) is normalizers.Softmax
     steps = blockwise.Parts(
         scores=functools.partial(score, stage="compare"),
         aggregate=functools.partial(aggregate, normalizer=normalizer),
         variables=[*score.variables, *normalizer.variables],
         temperature=normalizer.temperature if is_softmax else None,
+        grouped=_is_grouped(score, normalizer, value),
     )
-
     tensors = *score(query, key, stage="project"), value
-    return blockwise.attend(steps, tensors, block=block_size, mask=mask, dropout=dropout)
+    return blockwise.attend(steps, tensors, block=block, mask=mask, dropout=dropout)
 
 
 def aggregate(scores, value, *, normalizer, mask=None, dropout=None):

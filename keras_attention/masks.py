@@ -92,6 +92,12 @@ def window_mask(query_length, key_length, before=None, after=None):
     return mask
 
 
+def causal_rows(rows, query_length, key_length):
+    """The rows of `causal_mask` for the queries `rows`, integers `(R,)`."""
+    last = ops.expand_dims(rows, -1) + (key_length - query_length)
+    return ops.arange(key_length, dtype="int32") <= last
+
+
 def as_boolean(mask, name="mask"):
     """`mask` as booleans, nonzero meaning keep; refuses an additive mask.
 
@@ -171,7 +177,7 @@ def agree(shape, expected):
     )
 
 
-def combine(
+def parts(
     query,
     key,
     *,
@@ -179,9 +185,8 @@ def combine(
     key_mask=None,
     value_mask=None,
     attention_mask=None,
-    use_causal_mask=False,
 ):
-    """All masks of one attention call, AND-ed.
+    """The masks of one attention call, each with axes for queries and for keys.
 
     Args:
         query: `(..., Tq, Dq)`.
@@ -191,22 +196,24 @@ def combine(
         value_mask: `(..., Tk)`.
         attention_mask: `(..., Tq, Tk)`; axes between the batch and the last two may be
             left out.
-        use_causal_mask: adds `causal_mask`.
 
     Returns:
-        Booleans that broadcast to `(..., Tq, Tk)`, or `None` when nothing is masked.
+        A list of booleans that each broadcast to `(..., Tq, Tk)`.
     """
-    parts = []
+    found = []
     if query_mask is not None:
-        parts.append(ops.expand_dims(as_boolean(query_mask, "query_mask"), -1))
+        found.append(ops.expand_dims(as_boolean(query_mask, "query_mask"), -1))
     for name, mask in (("key_mask", key_mask), ("value_mask", value_mask)):
         if mask is not None:
-            parts.append(ops.expand_dims(as_boolean(mask, name), -2))
+            found.append(ops.expand_dims(as_boolean(mask, name), -2))
     if attention_mask is not None:
         mask = as_boolean(attention_mask, "attention_mask")
-        parts.append(_insert_axes(mask, max(len(query.shape), len(key.shape))))
-    if use_causal_mask:
-        parts.append(causal_mask(ops.shape(query)[-2], ops.shape(key)[-2]))
+        found.append(_insert_axes(mask, max(len(query.shape), len(key.shape))))
+    return found
+
+
+def all_of(parts):
+    """Masks AND-ed; `None` for none."""
     return functools.reduce(ops.logical_and, parts) if parts else None
 
 
@@ -250,15 +257,29 @@ def isolate(query, key, value, mask):
     seeing, seen = ops.any(mask, axis=-1), ops.any(mask, axis=-2)
     if mask.shape[-2] == 1:
         return hide(query, seeing), *_hide_both(key, value, seen), None
+
+    def sees(keys):
+        return ops.any(ops.logical_and(mask, ops.expand_dims(keys, -2)), axis=-1)
+
+    return isolate_where(query, key, value, seeing, seen, sees)
+
+
+def isolate_where(query, key, value, seeing, seen, sees):
+    """`isolate` by what a mask comes to.
+
+    Args:
+        query, key, value: as there.
+        seeing: booleans `(..., Tq)`: which queries see a key.
+        seen: booleans `(..., Tk)`: which keys a query sees.
+        sees: from booleans `(..., Tk)` to which queries see a key where they hold.
+    """
     sound_query, sound = _is_finite(query), _is_finite(key)
     if value is not key:
         sound = ops.logical_and(sound, _is_finite(value))
     query = hide(query, ops.logical_and(seeing, sound_query))
     key, value = _hide_both(key, value, ops.logical_and(seen, sound))
-    unsound = ops.expand_dims(ops.logical_not(sound), -2)
-    unsound = ops.any(ops.logical_and(mask, unsound), axis=-1)
     own = ops.logical_and(seeing, ops.logical_not(sound_query))
-    return query, key, value, ops.logical_or(unsound, own)
+    return query, key, value, ops.logical_or(sees(ops.logical_not(sound)), own)
 
 
 def _is_finite(x):

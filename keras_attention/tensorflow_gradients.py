@@ -17,7 +17,7 @@ def differentiable(forward, backward):
 
     @tf.custom_gradient
     def run(*tensors):
-        values = _unwatched(*tensors)
+        values = unwatched(*tensors)
 
         def gradient(upstream):
             found = backward(*values, tf.stop_gradient(upstream))
@@ -54,7 +54,7 @@ def map_blocks(function, rows, shared, block):
 
     @tf.custom_gradient
     def run(*tensors):
-        rows, *shared = _unwatched(*tensors)
+        rows, *shared = unwatched(*tensors)
         blocks = _length(rows) // block
 
         def step(i, outputs):
@@ -73,11 +73,11 @@ def map_blocks(function, rows, shared, block):
                 return i + 1, stack.write(i, found[0]), _add(sums, found[1:])
 
             start = tf.TensorArray(rows.dtype, blocks), _sums_like(shared)
-            _, stack, sums = _loop(step, blocks, start)
+            _, stack, sums = loop(step, blocks, start)
             found = [_join(stack.stack(), rows), *_cast_like(sums, shared)]
             return differentiable_once(found, *tensors, upstream)
 
-        _, outputs = _loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
+        _, outputs = loop(step, blocks, (tf.TensorArray(shared[1].dtype, blocks),))
         return _join(outputs.stack(), rows), gradient
 
     return run(*map(tf.convert_to_tensor, (rows, *shared)))
@@ -130,14 +130,14 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
 
     @tf.custom_gradient
     def run(*tensors):
-        query, key, value, *values = _unwatched(*tensors)
+        query, key, value, *values = unwatched(*tensors)
         blocks = _length(query) // block
 
         def step(i, outputs):
             part = _block(query, i, block)
             return i + 1, outputs.write(i, one_block(i, part, key, value, *values))
 
-        _, outputs = _loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
+        _, outputs = loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
         joined = _join(outputs.stack(), query)
         output, total, top = joined[..., :-2], joined[..., -2:-1], joined[..., -1:]
         total = tf.where(total > 0, total, tf.ones_like(total))
@@ -162,7 +162,7 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
 
             shared = [key, value, *values]
             start = tf.TensorArray(query.dtype, blocks), _sums_like(shared)
-            _, stack, sums = _loop(step, blocks, start)
+            _, stack, sums = loop(step, blocks, start)
             found = [_join(stack.stack(), query), *_cast_like(sums, shared)]
             return differentiable_once(found, *tensors, upstream)
 
@@ -171,12 +171,12 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
     return run(*map(tf.convert_to_tensor, (query, key, value, *values)))
 
 
-def _unwatched(*tensors):
+def unwatched(*tensors):
     """Else an eager tape would record, and keep, what is done with them."""
     return [tf.stop_gradient(x) for x in tensors]
 
 
-def _loop(step, blocks, carry):
+def loop(step, blocks, carry):
     return tf.while_loop(
         lambda i, *_: i < blocks,
         step,

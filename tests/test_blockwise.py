@@ -86,12 +86,17 @@ def test_sizes_choose_the_block():
     whole, block = blockwise.WHOLE_BYTES, blockwise.BLOCK_BYTES
     keys = whole // 4 // 100
     assert blockwise.choose((1, 100, keys), 1) is None
-    assert blockwise.choose((1, 101, keys), 1) == block // (4 * keys)
-    assert blockwise.choose((2, 100, keys), 1) == block // (8 * keys)
-    assert blockwise.choose((1, 100, keys), 2) == block // (8 * keys)
+    most = block // (4 * keys)
+    assert most == 25
+    assert blockwise.choose((1, 101, keys), 1) == 21  # five even blocks
+    assert blockwise.choose((2, 100, keys), 1) == 12
+    assert blockwise.choose((1, 100, keys), 2) == 12
     assert blockwise.choose((1, 100, 10**9), 1) == 1
-    assert blockwise.choose((None, 1000, 1000), 1) == block // (32 * 4 * 1000)
+    assert blockwise.choose((None, 1024, 1024), 1) == block // (32 * 4 * 1024)
     assert blockwise.choose((1, None, keys), 1) is None
+    # The more heads, the more groups of them, not the smaller blocks.
+    assert blockwise.choose((64, 512, 1024), 1, grouped=True) == 512
+    assert blockwise.choose((1, 4096, 4096), 1, grouped=True) == 128
 
 
 def test_many_scores_are_taken_in_blocks(monkeypatch):
