@@ -22,7 +22,7 @@ PAIRS ?= --some-pairs
 BENCH_FLAGS ?=
 
 .PHONY: help venv venvs demo bench test test-backends test-jax test-torch test-oldest coverage \
-	lint format notebooks docs models clean
+	lint format notebooks docs gallery models clean
 
 help:
 	@echo "make demo           train on real text, save, reload, see where it looks"
@@ -34,6 +34,7 @@ help:
 	@echo "make lint           style and types; make format mends the style"
 	@echo "make notebooks      run the notebooks, keeping their outputs"
 	@echo "make docs           the documentation as a site; a warning is an error"
+	@echo "make gallery        the picture at the top of README, out of saved_models/"
 	@echo "make models         train what saved_models/ holds (long)"
 	@echo "make clean          remove the environments and caches"
 
@@ -94,6 +95,9 @@ notebooks: venv
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: venv
 	.venv/bin/mkdocs build --quiet --site-dir build/site
+
+gallery: venv
+	$(RUN) docs/gallery.py
 
 models: venv
 	for name in $(MODELS); do $(RUN) -m keras_attention train $$name || exit 1; done

@@ -16,19 +16,21 @@ from keras_attention import recipes, visualization
 from keras_attention.recipes import babi, captioner, g2p, reviews, verses
 
 REVIEW = (
-    "The first half is slow and far too long. But the two leads are wonderful, the music "
-    "is beautiful, and I loved every minute of the ending. Highly recommended!"
+    "Nice posters. The plot is a boring mess, the dialogue is awful and the jokes fall "
+    "flat. What a waste of two hours!"
 )
-VERSE = "Y dijo Dios: Sea la luz; y fue la luz."
-WORD = "knowledge"
+VERSE = "Entonces Jesús dijo a sus discípulos: Vosotros sois la luz del mundo."
+WORD = "neighborhood"
 STORY = (
-    "Mary moved to the bathroom. John went to the hallway. Mary travelled to the office. "
-    "Daniel went back to the hallway. John moved to the kitchen. Where is Mary?"
+    "Mary got the milk there. John moved to the bedroom. Sandra went back to the kitchen. "
+    "Mary travelled to the hallway. Where is the milk?"
 )
+# One of the captioner's test scenes.
 SCENE = Path(__file__).with_name("scene.png")
 # 1,600 pixels, which GitHub shows at about half their size.
 WIDTH, DPI = 10.0, 160
-MARGIN, TITLE = 0.2, 0.34
+# Inches: where the left and the right half begin.
+LEFT, MIDDLE = 0.2, 5.25
 
 
 class Sheet:
@@ -44,7 +46,7 @@ class Sheet:
         ax.set_anchor("NW")
         return ax
 
-    def title(self, left, top, what, said):
+    def title(self, left, top, what, said=""):
         """In bold what it is, behind it what the model says."""
         place = left / WIDTH, 1 - top / self.height
         style = dict(size=11, verticalalignment="top", parse_math=False)
@@ -55,46 +57,45 @@ class Sheet:
 
 def draw():
     """The whole picture."""
-    scene = SCENE.exists() and (recipes.SAVED_MODELS / captioner.FILES["soft"]).exists()
-    sheet = Sheet(8.6 if scene else 6.9)
-    top = 0.15
+    scene = (recipes.SAVED_MODELS / captioner.FILES["soft"]).exists()
+    sheet = Sheet(8.3 if scene else 6.55)
     title, *document = reviews.look(REVIEW)
-    sheet.title(MARGIN, top, "Which words make a review good", title)
-    visualization.plot_document(*document, sheet.axes(MARGIN, top + TITLE, 9.6, 1.15))
-    top += 1.75
-    weights, words, said = verses.look(VERSE)
-    sheet.title(MARGIN, top, "Spanish to English", " ".join(said))
-    heat_map(sheet, (weights, words, said), 1.1, top + 1.0, 3.7)
-    middle = 5.3
+    sheet.title(LEFT, 0.15, "Words that decide a review", title)
+    visualization.plot_document(*document, sheet.axes(LEFT, 0.5, WIDTH - 2 * LEFT, 1.05))
+
+    sheet.title(LEFT, 1.75, "Spanish to English")
+    heat_map(sheet, verses.look(VERSE), 1.25, 3.0, 3.3)
+
     weights, letters, phonemes = g2p.look(WORD)
-    sheet.title(middle, top, "Spelling to sound", " ".join(phonemes))
-    heat_map(sheet, (weights, letters, phonemes), middle + 0.5, top + 0.7, 4.0)
+    sheet.title(MIDDLE, 1.75, "Spelling to sound", "".join(letters))
+    heat_map(sheet, (weights, letters, phonemes), MIDDLE + 0.5, 2.45, 3.7)
     title, weights, sentences = babi.look(STORY)
-    sheet.title(middle, top + 2.9, "Three hops over a story", title)
-    ax = sheet.axes(middle, top + 2.9 + TITLE, WIDTH - middle - MARGIN, 1.7)
+    sheet.title(MIDDLE, 4.85, "A memory in three hops", title)
+    ax = sheet.axes(MIDDLE, 5.2, WIDTH - MIDDLE - LEFT, 1.3)
     visualization.plot_hops(weights, sentences, ax)
     if scene:
-        caption(sheet, top + 5.0)
+        caption(sheet, 6.65)
     return sheet.figure
 
 
 def heat_map(sheet, drawn, left, top, side):
     ax = sheet.axes(left, top, side, side)
-    visualization.plot_alignment(*drawn, ax)
-    ax.set_xlabel("")
+    visualization.plot_alignment(*drawn, ax).set_xlabel("")
 
 
 def caption(sheet, top):
     """A picture, and beside it once more for each word of its caption."""
     image, words, weights = captioner.look(SCENE)
-    sheet.title(MARGIN, top, "What each word of a caption looked at", " ".join(words))
-    side = (WIDTH - 2 * MARGIN) / (len(words) + 1)
-    for number, (word, looked) in enumerate(zip(words, weights, strict=True), start=1):
-        ax = sheet.axes(MARGIN + number * side, top + 0.6, side - 0.08, side - 0.08)
+    sheet.title(LEFT, top, "What each word of a caption looks at")
+    side = (WIDTH - 2 * LEFT) / (len(words) + 1)
+    frames = [
+        sheet.axes(LEFT + number * side, top + 0.55, side - 0.08, side - 0.08)
+        for number in range(len(words) + 1)
+    ]
+    frames[0].imshow(image, cmap="gray", vmin=0, vmax=255)
+    frames[0].set_axis_off()
+    for ax, word, looked in zip(frames[1:], words, weights, strict=True):
         visualization.plot_regions(image, looked, ax, title=word)
-    ax = sheet.axes(MARGIN, top + 0.6, side - 0.08, side - 0.08)
-    ax.imshow(image, cmap="gray", vmin=0, vmax=255)
-    ax.set_axis_off()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from keras_attention.visualization.words import check_weights, printable, printa
 _COLUMNS = 6
 
 
-def plot_regions(image, weights, ax=None, *, title: str | None = None, cmap: str = "hot"):
+def plot_regions(
+    image, weights, ax=None, *, title: str | None = None, cmap: str = "afmhot"
+):
     """Plots a picture, bright where the weights are.
 
     Args:
