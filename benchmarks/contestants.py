@@ -17,6 +17,7 @@ import sys
 import time
 from typing import NamedTuple
 
+import decoder_contestants
 import numpy as np
 
 # Seconds that a measurement of time takes at least.
@@ -24,7 +25,10 @@ LEAST = 0.03
 
 
 class Case(NamedTuple):
-    """`additive-b4-t512-d128-forward`; `h8x16` in place of `d128` for 8 heads of 16."""
+    """`additive-b4-t512-d128-forward`; `h8x16` in place of `d128` for 8 heads of 16.
+
+    `decoder`, `greedy` and `beam`: see `decoder_contestants.py`.
+    """
 
     kind: str
     batch: int
@@ -46,12 +50,12 @@ def parse(name):
 
 
 def arrays(case):
-    """Query, key and value, or the one input of pooling."""
+    """Query, key and value; target and memory of a decoder; or the one input."""
     rng = np.random.default_rng(0)
     heads = (case.heads,) if case.kind == "heads" else ()
     width = case.depth * (case.heads if case.kind == "mha" else 1)
     shape = (case.batch, *heads, case.length, width)
-    count = 1 if case.kind == "pooling" else 3
+    count = {"pooling": 1, "greedy": 1, "beam": 1, "decoder": 2}.get(case.kind, 3)
     return [0.3 * rng.normal(size=shape).astype("float32") for _ in range(count)]
 
 
@@ -77,6 +81,8 @@ def heads_around(case, attention):
 def ours(case):
     from keras_attention import Attention, AttentionPooling, attend
 
+    if case.kind in ("decoder", *decoder_contestants.SEARCHES):
+        return decoder_contestants.ours(case)
     if case.kind == "pooling":
         layer = AttentionPooling(case.depth)
         return layer, [layer]
@@ -185,7 +191,7 @@ def torch_plain(case):
 
 # The kinds of cases that each takes part in, and what makes its function.
 KERAS = {
-    "ours": ("additive dot heads mha pooling", ours),
+    "ours": ("additive dot heads mha pooling decoder greedy beam", ours),
     "keras.Attention": ("dot", keras_layer("Attention")),
     "keras.AdditiveAttention": ("additive", keras_layer("AdditiveAttention")),
     "keras.MultiHeadAttention": ("mha", keras_heads),
@@ -193,10 +199,12 @@ KERAS = {
     "ours.narrow": ("pooling", our_narrow_pooling),
     "usual.pooling": ("pooling", usual_pooling),
     "usual.hidden_pooling": ("pooling", usual_hidden_pooling),
+    **decoder_contestants.KERAS,
 }
 TORCH = {
     "torch.sdpa": ("dot heads", torch_sdpa),
     "torch.plain": ("additive dot heads", torch_plain),
+    **decoder_contestants.TORCH,
 }
 
 
@@ -220,14 +228,18 @@ def _prepare_keras(function, layers, case):
     import tensorflow as tf
 
     inputs = [tf.constant(x) for x in arrays(case)]
-    if case.kind not in ("heads", "mha"):  # makes the weights
+    if case.kind not in (
+        "heads",
+        "mha",
+        *decoder_contestants.SEARCHES,
+    ):  # makes the weights
         function(*(x[:1] if case.kind == "pooling" else x[:1, :2] for x in inputs))
     weights = [w.value for layer in layers for w in layer.trainable_weights]
 
     @tf.function(autograph=False)
     def run(*inputs):
         if case.forward:
-            return [function(*inputs)]
+            return tf.nest.flatten(function(*inputs))
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             loss = tf.reduce_sum(tf.square(function(*inputs)))

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import contestants
+import decoder_contestants
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +40,9 @@ CASES = [
     "mha-b4-t512-h8x16",
     "additive-b1-t4096-d128",
     "additive-b1-t16384-d128-forward",
+    "decoder-b64-t32-d256",
+    "greedy-b64-t32-d256-forward",
+    "beam-b64-t32-d256-forward",
 ]
 # Contestants that would need more than this are not asked.
 MOST_BYTES = 6e9
@@ -144,6 +148,8 @@ def floor(case, operations_rate, bytes_rate):
         operations = pairs * (4 if case.forward else 16)
     elif case.kind == "pooling":
         operations = steps * case.depth * (2 if case.forward else 6)
+    elif case.kind in ("decoder", *decoder_contestants.SEARCHES):
+        operations = decoder_contestants.operations(case)
     else:
         operations = 2 * pairs * (2 if case.forward else 7)
     return operations / operations_rate + 4 * steps * 8 / bytes_rate

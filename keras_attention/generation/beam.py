@@ -92,7 +92,6 @@ class _Beams:
             "looked": looked,
             "lengths": ops.zeros(self.shape, "int32"),
             "log_probs": log_probs,
-            "scores": log_probs,
             "finished": ops.logical_not(first),
         }
 
@@ -106,12 +105,18 @@ class _Beams:
         looked = carry["looked"]
         if looked:
             looked = write(looked, t, as_list(alignments), ops.reshape(running, (-1,)))
-        totals = self._totals(logits, carry)
+        log_probs, tokens = self._candidates(logits, carry)
+        totals = log_probs + ops.expand_dims(carry["log_probs"], -1)
         scores = self._scores(totals, lengths, looked, finished)
 
-        flat = (self.shape[0], self.width * logits.shape[-1])
-        scores, best = ops.top_k(ops.reshape(scores, flat), self.width)
-        parents, tokens = best // logits.shape[-1], best % logits.shape[-1]
+        count = log_probs.shape[-1]
+        totals, scores, tokens = (
+            ops.reshape(x, (self.shape[0], self.width * count))
+            for x in (totals, scores, tokens)
+        )
+        _, best = ops.top_k(scores, self.width)
+        parents = best // count
+        tokens = ops.take_along_axis(tokens, best, axis=1)
         rows = ops.expand_dims(ops.arange(self.shape[0]) * self.width, 1) + parents
         rows = ops.reshape(rows, (-1,))
 
@@ -131,20 +136,24 @@ class _Beams:
             "tokens": written[0],
             "looked": [follow(x) for x in looked],
             "lengths": ops.take_along_axis(lengths, parents, axis=1),
-            "log_probs": ops.take_along_axis(ops.reshape(totals, flat), best, axis=1),
-            "scores": scores,
+            "log_probs": ops.take_along_axis(totals, best, axis=1),
             "finished": ended,
         }
 
-    def _totals(self, logits, carry):
-        """`(B, W, V)`: the log-probability of each beam with each token behind it."""
-        log_probs = self.search.log_probs(logits, carry["t"])
-        log_probs = ops.reshape(log_probs, (*self.shape, logits.shape[-1]))
-        is_end = ops.arange(logits.shape[-1]) == self.search.end_token
-        only_end = ops.where(is_end, 0.0, -float("inf"))
+    def _candidates(self, logits, carry):
+        """The best next tokens of each beam: log-probabilities and tokens `(B, W, C)`.
+
+        What a beam's score adds to them, or divides by, is the same for all: no others
+        can be among the best of all beams.
+        """
+        count = min(self.width, logits.shape[-1])
+        shape = (*self.shape, count)
+        log_probs, tokens = ops.top_k(self.search.log_probs(logits, carry["t"]), count)
+        log_probs, tokens = ops.reshape(log_probs, shape), ops.reshape(tokens, shape)
+        only_end = ops.where(ops.arange(count) == 0, 0.0, -float("inf"))
         finished = ops.expand_dims(carry["finished"], -1)
-        log_probs = ops.where(finished, only_end, log_probs)
-        return log_probs + ops.expand_dims(carry["log_probs"], -1)
+        tokens = ops.where(finished, self.search.end_token, ops.cast(tokens, "int32"))
+        return ops.where(finished, only_end, log_probs), tokens
 
     def _scores(self, totals, lengths, looked, finished):
         length = (5.0 + ops.cast(lengths, "float32")) / 6.0

@@ -169,6 +169,12 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
         regions = self.drop(ops.cast(regions, self.compute_dtype), **options)
         return regions, None, self.bridge([ops.mean(regions, axis=1)])
 
+    @property
+    def source_spec(self):
+        """Pictures as an exported search takes them."""
+        shape = (None, *self.encoder.input_shape[1:])
+        return keras.InputSpec(shape=shape, dtype="float32", name="source")
+
     def step(self, tokens, states, context):
         """One step for the searches of `keras_attention.generation`."""
         vectors = self.embedding(tokens)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.config import check_positive_integer
-from keras_attention.generation import beam_search, greedy_search
+from keras_attention.generation import beam_search, greedy_search, sample
 from keras_attention.models.signs import END_ID, START_ID
 
 
@@ -12,21 +12,38 @@ class _Searcher(keras.Model):
     """Integers `(B, Ts)` to a dict with the fields of `keras_attention.Sequences`.
 
     Args:
-        model: a `Generating` model, with `encode`, `decoder` and `step`.
+        model: a `Generating` model, with `encode`, `decoder`, `step` and `source_spec`.
         start_token, end_token: the signs around a target.
-        beam_width: 1 for greedy search.
+        beam_width: 1 for greedy search or sampling.
         max_length: length of the longest target, end sign included.
+        sampling: whether to draw tokens.
+        seed: integer for what is drawn.
         **options: more arguments of the search.
     """
 
-    def __init__(self, model, start_token, end_token, beam_width, max_length, **options):
+    def __init__(
+        self,
+        model,
+        start_token,
+        end_token,
+        beam_width,
+        max_length,
+        sampling=False,
+        seed=None,
+        **options,
+    ):
         super().__init__(name="searcher")
         self.model = model
         self.start_token = start_token
         self.end_token = end_token
         self.beam_width = beam_width
         self.max_length = max_length
+        self.sampling = sampling
         self.options = options
+        if sampling:
+            self.seed = seed
+            # A variable, so that an exported search draws anew at each call.
+            self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape):
         if not self.model.built:
@@ -48,8 +65,24 @@ class _Searcher(keras.Model):
         )
         if self.beam_width > 1:
             return beam_search(width=self.beam_width, **arguments)._asdict()
-        found = greedy_search(**arguments)._asdict()
-        return {name: ops.expand_dims(x, 1) for name, x in found.items()}
+        if self.sampling:
+            found = sample(seed=self.seed_generator, **arguments)
+        else:
+            found = greedy_search(**arguments)
+        return {name: ops.expand_dims(x, 1) for name, x in found._asdict().items()}
+
+    def start_anew(self):
+        """With a seed, draws the same again from here on."""
+        if self.sampling and self.seed is not None:
+            fresh = keras.random.SeedGenerator(self.seed)
+            self.seed_generator.state.assign(fresh.state)
+
+    def export(self, filepath, format="tf_saved_model", verbose=None, **kwargs):
+        """As every Keras model's; takes any number of sources of any length."""
+        if not self.built:
+            self.build(None)
+        kwargs.setdefault("input_signature", [self.model.source_spec])
+        super().export(filepath, format=format, verbose=verbose, **kwargs)
 
 
 class Searchers:
@@ -72,29 +105,40 @@ class Generating:
     """What a model of sources and targets inherits from to search for targets.
 
     The model has `encode(source)`, which returns a memory, its mask (or `None`) and the
-    decoder's first states, a `decoder`, a `step`, and `_searchers`.
+    decoder's first states, a `decoder`, a `step`, a `source_spec` (the `keras.InputSpec`
+    of sources), and `_searchers`.
     """
 
     _searchers: Searchers
 
-    def searcher(self, beam_width=1, max_length=64, **options):
+    def searcher(self, beam_width=1, max_length=64, sampling=False, **options):
         """A model from sources to `keras_attention.Sequences`.
 
-        It predicts in one graph, and `searcher().export(path)` writes a SavedModel that
-        works where this package is not installed.
+        It predicts in one graph, and on TensorFlow `searcher().export(path)` writes a
+        SavedModel that works where neither this package nor Keras is installed.
 
         Args:
-            beam_width: 1 for greedy search.
+            beam_width: 1 for greedy search or sampling.
             max_length: length of the longest target, end sign included.
-            **options: more arguments of `beam_search` or `greedy_search`.
+            sampling: whether to draw tokens, as `keras_attention.sample` does.
+            **options: more arguments of `beam_search`, `greedy_search` or `sample`.
+
+        Raises:
+            ValueError: for a beam that samples.
         """
         check_positive_integer("beam_width", beam_width)
+        if sampling and beam_width > 1:
+            raise ValueError(
+                "Expected beam_width=1 for sampling. Received: "
+                f"beam_width={beam_width}, sampling={sampling}"
+            )
         return self._searchers.get(
             self,
             start_token=START_ID,
             end_token=END_ID,
             beam_width=beam_width,
             max_length=max_length,
+            sampling=sampling,
             **options,
         )
 
@@ -103,10 +147,12 @@ class Generating:
 
         Args:
             source: what `encode` takes, e.g. integers `(B, Ts)`.
-            beam_width: 1 for greedy search.
+            beam_width: 1 for greedy search or sampling.
             max_length: length of the longest target, end sign included.
             batch_size: how many are searched for at a time.
-            **options: more arguments of `beam_search` or `greedy_search`.
+            **options: `sampling`, and more arguments of `beam_search`, `greedy_search` or
+                `sample`. With `seed=` each call draws the same.
         """
         searcher = self.searcher(beam_width, max_length, **options)
+        searcher.start_anew()
         return searcher.predict(source, batch_size=batch_size, verbose=0)

@@ -160,6 +160,11 @@ class Seq2Seq(Generating, Configurable, keras.Model):
             memory, *states = encoder(memory, mask=mask, training=training)
         return self.drop(memory, training=training), mask, self.bridge(states)
 
+    @property
+    def source_spec(self):
+        """Sources as an exported search takes them."""
+        return keras.InputSpec(shape=(None, None), dtype="int32", name="source")
+
     def step(self, tokens, states, context):
         """One step for the searches of `keras_attention.generation`."""
         vectors = self.target_embedding(tokens)

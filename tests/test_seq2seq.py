@@ -1,0 +1,290 @@
+"""`Seq2Seq` and its searches: what it computes, texts, files, SavedModels."""
+
+import subprocess
+import sys
+
+import contract
+import keras
+import numpy as np
+import pytest
+from contract import to_numpy
+from keras import layers, ops
+
+import keras_attention as ka
+from keras_attention.models import ImageCaptioner, Seq2Seq
+from keras_attention.models.signs import END_ID, START_ID
+
+BACKEND = keras.backend.backend()
+tensorflow_only = pytest.mark.skipif(
+    BACKEND != "tensorflow", reason="this is TensorFlow's own"
+)
+SOURCES, TARGETS = ["abca", "dä", "cab"], ["x y", "z", "y y x"]
+DECODERS = {
+    "gru": lambda: None,
+    "lstms": lambda: ka.AttentionDecoder(
+        [layers.LSTMCell(9), layers.LSTMCell(8)],
+        "general",
+        order="luong",
+        input_feeding=True,
+        attention_units=10,
+    ),
+}
+BEAMS = dict(beam_width=3, length_penalty=0.7, coverage_penalty=0.3)
+
+
+def small(decoder="gru", encoder_layers=2, **options):
+    """An untrained model whose weights are large enough to say different things."""
+    model = Seq2Seq(
+        "abcdä",
+        ["x", "y", "z", "ß"],
+        DECODERS[decoder](),
+        embedding_dim=5,
+        encoder_units=6,
+        encoder_layers=encoder_layers,
+        source_split="characters",
+        **options,
+    )
+    model.build()
+    contract.randomise(model)
+    return model
+
+
+def numbers(found):
+    return {name: ops.convert_to_numpy(x) for name, x in found.items()}
+
+
+def same(found, expected):
+    for name, array in numbers(expected).items():
+        np.testing.assert_allclose(found[name], array, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("encoder_layers", [1, 2])
+def test_teacher_forcing_is_stepping(decoder, encoder_layers):
+    model = small(decoder, encoder_layers)
+    (source, before), _ = model.encode_pairs(SOURCES, TARGETS)
+    forced, looked = model((source, before), return_attention_scores=True)
+    memory, mask, states = model.encode(source)
+    context = model.decoder.prepare_memory(memory, mask)
+    states = model.decoder.complete_states(states, len(source))
+    for t in range(before.shape[1]):
+        tokens = ops.convert_to_tensor(before[:, t])
+        logits, weights, states = model.step(tokens, states, context)
+        real = before[:, t] != 0
+        assert real.any()
+        for one, all_steps in ((logits, forced), (weights, looked)):
+            expected = to_numpy(all_steps)[:, t]
+            np.testing.assert_allclose(to_numpy(one)[real], expected[real], atol=1e-5)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_padding_has_no_influence(decoder):
+    model = small(decoder)
+    (source, before), _ = model.encode_pairs(SOURCES, TARGETS)
+    wider = np.pad(source, [(0, 0), (0, 3)]), np.pad(before, [(0, 0), (0, 2)])
+    logits, weights = model((source, before), return_attention_scores=True)
+    found, looked = model(wider, return_attention_scores=True)
+    steps, places = before.shape[1], source.shape[1]
+    real = before != 0
+    for one, expected in ((found, logits), (looked[..., :places], weights)):
+        one, expected = to_numpy(one)[:, :steps], to_numpy(expected)
+        np.testing.assert_allclose(one[real], expected[real], atol=1e-5)
+    assert not to_numpy(looked)[..., places:].any()
+    for options in ({"beam_width": 1}, BEAMS):
+        expected = model.generate(source, max_length=6, **options)
+        padded = model.generate(wider[0], max_length=6, **options)
+        padded["alignments"] = padded["alignments"][..., :places]
+        same(padded, expected)
+
+
+def test_it_learns_to_reverse():
+    """`fit` by itself; the figures of its history are those of the texts it then says."""
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcd"), rng.integers(1, 5))) for _ in range(300)]
+    sides = dict(source_split="characters", target_split="characters", seed=2)
+    decoder = ka.AttentionDecoder(layers.GRUCell(32), "general", order="luong")
+    model = Seq2Seq("abcd", "abcd", decoder, 16, 24, **sides)
+    model.compile_for_training(keras.optimizers.Adam(0.02))
+    pairs = model.encode_pairs(words, [word[::-1] for word in words])
+    model.fit(*pairs, epochs=15, verbose=0)
+    figures = model.evaluate(*pairs, verbose=0, return_dict=True)
+    said = model.translate(words, max_length=6)
+    right = np.mean([one == word[::-1] for one, word in zip(said, words, strict=True)])
+    assert figures["sequence_accuracy"] == pytest.approx(right, abs=1e-6)
+    assert right > 0.9
+
+
+def by_hand(model, source, function, max_length, **options):
+    memory, mask, states = model.encode(source)
+    found = function(
+        model.step,
+        model.decoder.complete_states(states, len(source)),
+        np.full(len(source), START_ID),
+        END_ID,
+        max_length=max_length,
+        context=model.decoder.prepare_memory(memory, mask),
+        **options,
+    )
+    return found._asdict()
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_generate_is_the_search(decoder):
+    model = small(decoder)
+    source = model.encode_sources(SOURCES)
+    greedy = by_hand(model, source, ka.greedy_search, 6)
+    greedy = {name: ops.expand_dims(x, 1) for name, x in greedy.items()}
+    same(model.generate(source, max_length=6), greedy)
+    width, *rest = BEAMS.values()
+    penalties = dict(zip(list(BEAMS)[1:], rest, strict=True))
+    beams = by_hand(model, source, ka.beam_search, 6, width=width, **penalties)
+    same(model.generate(source, max_length=6, **BEAMS), beams)
+    same(model.generate(source, max_length=6, batch_size=2, **BEAMS), beams)
+
+
+def test_generate_draws():
+    model = small()
+    source = model.encode_sources(SOURCES * 9)
+    options = dict(max_length=6, sampling=True, temperature=1.5)
+    found = model.generate(source, seed=4, **options)
+    seed = keras.random.SeedGenerator(4)
+    drawn = by_hand(model, source, ka.sample, 6, seed=seed, temperature=1.5)
+    same(found, {name: ops.expand_dims(x, 1) for name, x in drawn.items()})
+    same(model.generate(source, seed=4, **options), found)
+    free = [model.generate(source, **options)["tokens"] for _ in range(2)]
+    assert (free[0] != free[1]).any()
+    assert (free[0] != found["tokens"]).any()
+    said = model.translate(SOURCES, sampling=True, seed=1, max_length=6)
+    assert said == model.translate(SOURCES, sampling=True, seed=1, max_length=6)
+    with pytest.raises(ValueError, match=r"beam_width=1 for sampling.*beam_width=2"):
+        model.generate(source, 2, sampling=True)
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="XLA is TensorFlow's and JAX's compiler")
+@pytest.mark.parametrize("options", [{}, BEAMS], ids=["greedy", "beams"])
+def test_a_compiled_search_is_the_plain_one(options):
+    model = small()
+    source = model.encode_sources(SOURCES)
+    expected = model.generate(source, max_length=5, **options)
+    searcher = model.searcher(max_length=5, min_length=0, **options)
+    searcher.compile(jit_compile=True)
+    same(searcher.predict(source, verbose=0), expected)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_file_translates_in_a_fresh_process(decoder, tmp_path, fresh_process):
+    model = small(decoder, dropout=0.25, target_split="words", seed=3)
+    model.save(tmp_path / "m.keras")
+    printed = fresh_process(
+        """
+        model = keras.models.load_model(sys.argv[1])
+        print(ascii(model.translate(["abca", "d\\xe4", "cab"], max_length=6)))
+        print(ascii(model.translate(["abca", "d\\xe4"], beam_width=3, max_length=6)))
+        print(model.dropout, model.encoder_layers, model.seed)
+        """,
+        tmp_path / "m.keras",
+    )
+    greedy = ascii(model.translate(SOURCES, max_length=6))
+    beams = ascii(model.translate(SOURCES[:2], beam_width=3, max_length=6))
+    assert printed.splitlines() == [greedy, beams, "0.25 2 3"]
+    assert len(set(eval(greedy))) == 3
+
+
+SERVE = """
+import sys
+sys.modules["keras"] = sys.modules["keras_attention"] = None  # not to be imported
+import numpy, tensorflow as tf
+folder, *names = sys.argv[1:]
+source = numpy.load(folder + "/source.npy")
+for name in names:
+    served = tf.saved_model.load(folder + "/" + name)
+    found = {key: y.numpy() for key, y in served.serve(source).items()}
+    found["again"] = served.serve(source)["tokens"].numpy()
+    found["first"] = served.serve(source[:1])["tokens"].numpy()
+    numpy.savez(folder + "/" + name + ".npz", **found)
+"""
+
+
+def served(searchers, source, folder):
+    """What SavedModels of searches find, where neither Keras nor this package is."""
+    for name, searcher in searchers.items():
+        searcher.export(folder / name, verbose=False)
+    np.save(folder / "source.npy", source)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SERVE, str(folder), *searchers],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: dict(np.load(folder / f"{name}.npz")) for name in searchers}
+
+
+@tensorflow_only
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_case_13_searches_served_where_this_package_is_not(decoder, tmp_path):
+    """Exported before any call; for other numbers and lengths of sources."""
+    model = small(decoder)
+    source = model.encode_sources(SOURCES)
+    greedy, beams = {"max_length": 6, "min_length": 1}, {"max_length": 6, **BEAMS}
+    drawn = {"max_length": 6, "sampling": True, "top_k": 6}
+    searchers = {
+        "greedy": model.searcher(**greedy),
+        "beams": model.searcher(**beams),
+        "drawn": model.searcher(**drawn),
+    }
+    wide = np.pad(np.tile(source, (7, 1)), [(0, 0), (0, 2)])
+    found = served(searchers, wide, tmp_path)
+    places = source.shape[1]
+    for name, options in (("greedy", greedy), ("beams", beams)):
+        one = found[name]
+        np.testing.assert_array_equal(one.pop("again"), one["tokens"])
+        np.testing.assert_array_equal(one.pop("first"), one["tokens"][:1])
+        one["alignments"] = one["alignments"][..., :places]
+        same({key: y[:3] for key, y in one.items()}, model.generate(source, **options))
+    one = found["drawn"]
+    assert (one["again"] != one["tokens"]).any()
+    before = np.insert(one["tokens"][:, 0, :-1], 0, START_ID, axis=1)
+    log_probs = to_numpy(ops.log_softmax(model((wide, before))))
+    log_probs = np.take_along_axis(log_probs, one["tokens"][:, 0, :, None], -1)[..., 0]
+    written = np.arange(6) < one["lengths"]
+    np.testing.assert_allclose(
+        (log_probs * written).sum(1), one["log_probs"][:, 0], atol=1e-4
+    )
+
+
+@tensorflow_only
+def test_a_captioners_search_is_served(tmp_path):
+    model = ImageCaptioner(["a", "red", "square"], image_shape=(24, 36, 3), units=16)
+    model.build()
+    images = np.random.default_rng(0).integers(0, 256, (2, 24, 36, 3)).astype("float32")
+    found = served({"beams": model.searcher(2, 5)}, images, tmp_path)["beams"]
+    del found["again"], found["first"]
+    same(found, model.generate(images, 2, 5))
+
+
+@tensorflow_only
+def test_one_graph_for_all_lengths(monkeypatch):
+    model, traces = small(), []
+    step = model.step
+
+    def counted(*arguments):
+        traces.append(arguments)
+        return step(*arguments)
+
+    monkeypatch.setattr(model, "step", counted)
+    for length in range(1, 8):
+        model.generate(np.full((3, length), 4), max_length=5)
+    assert len(traces) <= 6  # twice in a search: its first step tells sizes
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"split of.*'letters'"):
+        Seq2Seq("ab", "ab", source_split="letters")
+    model = small()
+    with pytest.raises(ValueError, match="3 sources and 2 targets"):
+        model.encode_pairs(SOURCES, TARGETS[:2])
+    with pytest.raises(ValueError, match=r"list of texts\. Received: 'abc'"):
+        model.translate("abc")
+    with pytest.raises(ValueError, match="beam_width"):
+        model.translate(["abc"], beam_width=0)
