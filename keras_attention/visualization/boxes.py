@@ -18,7 +18,7 @@ _COLUMNS, _LEAST_COLUMNS, _GAP = 64.0, 24.0, 0.5
 class Page:
     """matplotlib `Axes` and the places of words on them, in wrapped rows."""
 
-    def __init__(self, lines, ax, indent: int, values: bool):
+    def __init__(self, lines, ax, indent: float, values: bool):
         self.row_height = _ROW_HEIGHT_WITH_VALUES if values else _ROW_HEIGHT
         self.indent = indent
         least = 4 if values else 0

@@ -61,8 +61,8 @@ def plot_heads(
         layout="constrained",
     )
     axes = list(grid.flat)
-    for ax, name, one in zip(axes, by_name, maps, strict=False):
-        alignment.draw(ax, *one, largest, side, cmap, str(name))
+    for ax, name, (head, sources, targets) in zip(axes, by_name, maps, strict=False):
+        alignment.draw(ax, head, sources, targets, largest, side, cmap, str(name))
     for ax in axes[len(maps) :]:
         ax.set_axis_off()
     if title:

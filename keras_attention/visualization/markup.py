@@ -109,7 +109,8 @@ def _document(title, rows) -> ShadedText:
 
 
 def _row(line) -> str:
-    return " ".join(_shaded(*word, _BLUE) for word in zip(*line[:3], strict=True))
+    words = zip(line.tokens, line.weights, line.shades, strict=True)
+    return " ".join(_shaded(word, weight, shade, _BLUE) for word, weight, shade in words)
 
 
 def _shaded(token: str, weight: float, shade: float, color: str) -> str:
