@@ -171,6 +171,28 @@ def test_docstring_is_whole(name):
     assert missing(public_objects()[name]) == []
 
 
+LINK = re.compile(r"(?:\]\(|src=\"|href=\")(?!https?:|#|data:)([^)\"#\s]+)")
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_links_lead_to_files(page):
+    targets = LINK.findall((ROOT / page).read_text())
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_chinese_readme_has_the_code_of_the_english_one():
+    """Word for word, in its order, with the same outputs."""
+    pages = "README.md", "saved_models/README.md", "README.zh.md"
+    *there, chinese = (
+        [block[1:] for block in code_blocks((ROOT / page).read_text())] for page in pages
+    )
+    there = [*itertools.chain(*there)]
+    assert [block for block in chinese if block not in there] == []
+    places = [there.index(block) for block in chinese]
+    assert places == sorted(places)
+    assert len(places) > 5
+
+
 # Each rule above is seen to complain, and to be content.
 
 
