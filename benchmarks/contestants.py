@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import decoder_contestants
 import numpy as np
+import torch_decoders
 
 
 class Case(NamedTuple):
@@ -191,7 +192,7 @@ KERAS = {
 TORCH = {
     "torch.sdpa": ("dot heads", torch_sdpa),
     "torch.plain": ("additive dot heads", torch_plain),
-    **decoder_contestants.TORCH,
+    **torch_decoders.TORCH,
 }
 
 
