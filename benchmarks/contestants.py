@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import decoder_contestants
 import numpy as np
+import torch_decoders
 
 # Seconds that a measurement of time takes at least.
 LEAST = 0.03
@@ -204,7 +205,7 @@ KERAS = {
 TORCH = {
     "torch.sdpa": ("dot heads", torch_sdpa),
     "torch.plain": ("additive dot heads", torch_plain),
-    **decoder_contestants.TORCH,
+    **torch_decoders.TORCH,
 }
 
 

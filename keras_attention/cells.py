@@ -119,6 +119,18 @@ def forget_dropout(cell):
             part.reset_recurrent_dropout_mask()
 
 
+def require_no_dropout(cell, argument):
+    """Raises `ValueError` for a cell whose dropout a loop over steps would not know."""
+    for part in getattr(cell, "cells", [cell]):
+        rates = [getattr(part, name, 0) for name in ("dropout", "recurrent_dropout")]
+        if any(rates):
+            raise ValueError(
+                f"Expected a cell without dropout beside `{argument}`. Received: "
+                f"{type(part).__name__} with dropout={rates[0]}, "
+                f"recurrent_dropout={rates[1]}"
+            )
+
+
 def _parts(cell, inputs, states):
     """Each cell of a stack, with a tensor of its input's shape and its states."""
     if not hasattr(cell, "cells"):

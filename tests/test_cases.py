@@ -1,7 +1,8 @@
 """The behaviour cases of people who use attention layers in Keras, by number.
 
-Case 12 (a fresh process) is in test_saving.py. Cases 11 and 14 to 17 speak of parts
-that the package does not have yet.
+Case 12 (a fresh process) is in test_saving.py, 13 of decoders and searches, 14, 15 and 18
+of decoders in test_decoder.py, test_generation.py and test_seq2seq.py, 16 in
+test_memory.py. Cases 11 and 17 speak of parts that the package does not have yet.
 """
 
 import functools

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import cells, text
 from keras_attention.config import Configurable
 from keras_attention.decoder import AttentionDecoder
+from keras_attention.generation import scheduled_sampling
 from keras_attention.models.searcher import Generating, Searchers
 from keras_attention.models.signs import END, END_ID, START, add_signs, strip_signs
 from keras_attention.sequence_losses import (
@@ -46,7 +47,11 @@ class Seq2Seq(Generating, Configurable, keras.Model):
             space), `"text"` (`keras_attention.text.tokenize`) or `"signs"`
             (`keras_attention.text.split_signs`).
         target_split: the same for targets.
-        seed: integer for the dropout.
+        seed: integer for the dropout and for what is drawn.
+        sampling_rate: share of the target tokens that are replaced in training by what the
+            model itself draws there, as when it generates (scheduled sampling). Then only
+            the encoder drops. The rate starts here and is `model.sampling`, a variable:
+            a callback may let it grow.
         **kwargs: `name`, `dtype` and so on, as in every Keras model.
 
     Call arguments:
@@ -60,7 +65,8 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         weights `(B, Tt, Ts)`.
 
     Raises:
-        ValueError: for an unknown split, or a vocabulary with a word twice.
+        ValueError: for an unknown split, a vocabulary with a word twice, or a sampling
+            rate with a cell that drops.
 
     Example:
 
@@ -75,7 +81,7 @@ class Seq2Seq(Generating, Configurable, keras.Model):
     ((2, 1, 5), (2, 1, 5, 3))
 
     Reference: Bahdanau et al., 2015 (arXiv:1409.0473); Luong et al., 2015
-    (arXiv:1508.04025).
+    (arXiv:1508.04025); scheduled sampling: Bengio et al., 2015 (arXiv:1506.03099).
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         source_split="words",
         target_split="words",
         seed=None,
+        sampling_rate=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -105,6 +112,7 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         self.source_split = source_split
         self.target_split = target_split
         self.seed = seed
+        self.sampling_rate = sampling_rate
 
         policy = self.dtype_policy
         if isinstance(decoder, dict):
@@ -121,6 +129,9 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         rows = len(self.target_vocabulary) + END_ID + 1
         self.classifier = keras.layers.Dense(rows, dtype=policy)
         self._searchers = Searchers()
+        if sampling_rate:
+            cells.require_no_dropout(decoder.cell, "sampling_rate")
+            self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))
@@ -134,10 +145,19 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         if not self.decoder.built:
             self.decoder.build(vectors, memory)
         self.classifier.build(self.decoder.compute_output_shape(vectors, memory))
+        if self.sampling_rate:
+            self.sampling = self.add_weight(
+                name="sampling",
+                shape=(),
+                initializer=keras.initializers.Constant(self.sampling_rate),
+                trainable=False,
+            )
 
     def call(self, inputs, *, return_attention_scores=False, training=None):
         source, target = inputs
         memory, mask, states = self.encode(source, training=training)
+        if training and self.sampling_rate and not return_attention_scores:
+            return self._partly_on_its_own(target, memory, mask, states)
         vectors = self.drop(self.target_embedding(target), training=training)
         output, weights = self.decoder(
             vectors,
@@ -150,6 +170,17 @@ class Seq2Seq(Generating, Configurable, keras.Model):
         )
         logits = self.classifier(self.drop(output, training=training))
         return (logits, weights) if return_attention_scores else logits
+
+    def _partly_on_its_own(self, target, memory, mask, states):
+        return scheduled_sampling(
+            self.step,
+            self.decoder.complete_states(states, ops.shape(target)[0]),
+            target,
+            self.classifier.units,
+            rate=self.sampling,
+            context=self.decoder.prepare_memory(memory, mask),
+            seed=self.seed_generator,
+        )
 
     def encode(self, source, training=None):
         """Memory `(B, Ts, 2 * encoder_units)`, its mask and the decoder's first states."""
