@@ -1,11 +1,16 @@
 """Every notebook runs from top to bottom, and is kept with clean outputs."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
+
+from keras_attention import recipes
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -16,6 +21,10 @@ TEST_SETTINGS = {"MPLBACKEND", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"}
 UNWANTED = re.compile(
     r"/(?:home|Users|root|tmp|work|content)/|\bWARN|Warning\b|\b[IWE]0000 |tensorflow:"
 )
+
+
+BADGE = "](https://colab.research.google.com/"
+PIP = re.compile(r'%pip install --quiet "{package}\[\w+\]"')
 
 
 def read(path):
@@ -78,6 +87,61 @@ def test_notebook_runs(path, tmp_path):
     )
     client.execute(env=environment | {"PYTHONPATH": str(ROOT)})
     assert_clean(notebook)
+
+
+def install_cell(path):
+    cells = read(path)["cells"]
+    return "".join(next(c["source"] for c in cells if c["cell_type"] == "code"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_opens_in_colab_and_installs_first(path):
+    assert BADGE in "".join(read(path)["cells"][0]["source"])
+    first, others = (PIP.subn("", install_cell(one)) for one in (path, NOTEBOOKS[0]))
+    assert first == others
+    assert first[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "at", "installed"),
+    [
+        (
+            ["keras_attention_layers-1-py3-none-any.whl"],
+            "",
+            "keras_attention_layers-1-py3-none-any.whl",
+        ),
+        (["keras_attention/__init__.py"], "notebooks", ""),
+        (["clone/keras_attention/__init__.py"], "", "clone"),
+        (["keras_attention/keras_attention/__init__.py"], "", "keras_attention"),
+    ],
+)
+def test_install_cell_finds_the_package(files, at, installed, tmp_path, monkeypatch):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / at).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / at)
+    for name in TEST_SETTINGS - {"MPLBACKEND"}:
+        monkeypatch.setenv(name, "1")  # Put back after the test.
+    # What Python finds where the package is missing: nothing, or a folder of its name.
+    folder = importlib.machinery.ModuleSpec("keras_attention", None)
+    for found in (None, folder):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, f=found: f)
+        names = {}
+        exec(PIP.sub("pass", install_cell(NOTEBOOKS[0])), names)
+        assert names["package"] == str(tmp_path / installed)
+
+
+@pytest.mark.parametrize("place", ["", "saved_models", "../saved_models", "a/saved_models"])
+def test_models_are_found_around_a_notebook(place, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(recipes, "SAVED_MODELS", tmp_path / "missing" / "saved_models")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        recipes.path("toy.keras")
+    Path(place).mkdir(parents=True, exist_ok=True)
+    (Path(place) / "toy.keras").touch()
+    assert recipes.path("toy.keras").samefile(Path(place) / "toy.keras")
 
 
 @pytest.mark.parametrize(

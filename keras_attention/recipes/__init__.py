@@ -51,19 +51,28 @@ def path(file, directory=None):
 
     Args:
         file: Its name, such as `"reviews.keras"`.
-        directory: Another folder than `saved_models`, e.g. what `train` wrote.
+        directory: Another folder than `saved_models`, e.g. what `train` wrote. Without
+            one, where the package was installed without that folder, the file may lie
+            in the working directory, or in a `saved_models` in, beside or below it.
 
     Raises:
         FileNotFoundError: If it is not there.
     """
-    found = Path(directory or SAVED_MODELS) / file
-    if not found.exists():
-        raise FileNotFoundError(
-            f"Expected the trained model {found}, which comes with a checkout of the "
-            f"repository. Train it: python -m keras_attention train "
-            f"{Path(file).stem.partition('_')[0]} --output {found.parent}"
-        )
-    return found
+    folders = [Path(directory)] if directory else [SAVED_MODELS, *_folders_around()]
+    for folder in folders:
+        if (folder / file).exists():
+            return folder / file
+    raise FileNotFoundError(
+        f"Expected the trained model {folders[0] / file}, which comes with a checkout of "
+        "the repository. Train it: python -m keras_attention train "
+        f"{Path(file).stem.partition('_')[0]} --output {folders[0]}"
+    )
+
+
+def _folders_around():
+    """Where a notebook finds a checkout's models, or those that lie next to it."""
+    here, name = Path(), SAVED_MODELS.name
+    return [here, here / name, here / ".." / name, *sorted(here.glob(f"*/{name}"))]
 
 
 def describe(name, directory=None):
