@@ -229,11 +229,8 @@ def _prepare_keras(function, layers, case):
     import tensorflow as tf
 
     inputs = [tf.constant(x) for x in arrays(case)]
-    if case.kind not in (
-        "heads",
-        "mha",
-        *decoder_contestants.SEARCHES,
-    ):  # makes the weights
+    ready = ("heads", "mha", *decoder_contestants.SEARCHES)
+    if case.kind not in ready:  # makes the weights
         function(*(x[:1] if case.kind == "pooling" else x[:1, :2] for x in inputs))
     weights = [w.value for layer in layers for w in layer.trainable_weights]
 
