@@ -72,8 +72,8 @@ class Process:
         line = self.process.stdout.readline()  # type: ignore[union-attr]  # a pipe
         return json.loads(line) if line else {"skip": "its process ended"}
 
-    def ask(self, command):
-        print(command, file=self.process.stdin, flush=True)
+    def run(self):
+        print("run", file=self.process.stdin, flush=True)
         return self.answer()
 
     def stop(self):
@@ -92,14 +92,12 @@ def measure(name, wanted, options):
             if "skip" in answer:
                 print(f"{name}: left out {p.name}, {answer['skip']}", file=sys.stderr)
             else:
-                found[p.name] = {"first": max(answer["bytes"], 1), "runs": []}
+                taken = {figure: max(answer[figure], 1) for figure in ("first", "bytes")}
+                found[p.name] = {**taken, "runs": []}
         running = [p for p in processes if p.name in found]
         for _ in range(options.repeats):
             for p in running:
-                found[p.name]["runs"].append(p.ask("time"))
-        for p in running:
-            taken = [p.ask("memory")["bytes"] for _ in range(2)]
-            found[p.name]["bytes"] = max(1, *taken)
+                found[p.name]["runs"].append(p.run())
     finally:
         for p in processes:
             p.stop()
