@@ -210,7 +210,11 @@ class KerasAttention(Pooling):
 class Tfa(SelfAttention):
     title = "`tfa.seq2seq`"
     distribution = "tensorflow-addons"
-    leaves_out: ClassVar = {"stack": "for decoders", "saving": "not checked"}
+    leaves_out: ClassVar = {
+        "stack": "for decoders",
+        "saving": "not checked",
+        "memory": "one query a step",
+    }
 
     def package(self):
         return importlib.import_module("tensorflow_addons").seq2seq
