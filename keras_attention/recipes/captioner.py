@@ -1,9 +1,8 @@
 """Captions for scenes of garments, soft attention against hard against none.
 
-Four models with one encoder, one decoder and one budget, which differ in the normalizer of
-their attention alone: softmax; one region, learnt by REINFORCE; one region, learnt with
-Gumbel noise; and equal weights, which is the mean of all regions. See
-`datasets.fashion_scenes` for the scenes. `captioner.keras` is the soft one.
+Three models with one encoder, one decoder and one budget, which differ in the normalizer of
+their attention alone: softmax, REINFORCE, and equal weights, which is the mean of all
+regions. See `datasets.fashion_scenes` for the scenes. `captioner.keras` is the soft one.
 """
 
 import time
@@ -15,7 +14,7 @@ from keras import ops
 
 from keras_attention import recipes, visualization
 from keras_attention.datasets import fashion_scenes
-from keras_attention.hard import Gumbel, Reinforce
+from keras_attention.hard import Reinforce
 from keras_attention.models.captioner import ImageCaptioner
 from keras_attention.normalizers import Normalizer
 from keras_attention.recipes import translation
@@ -30,7 +29,6 @@ MAX_LENGTH = 24
 FILES = {
     "soft": "captioner.keras",
     "hard": "captioner_hard.keras",
-    "gumbel": "captioner_gumbel.keras",
     "mean": "captioner_mean.keras",
 }
 
@@ -79,7 +77,6 @@ def create(kind="soft"):
     normalizers = {
         "soft": "softmax",
         "hard": Reinforce(entropy=0.01, seed=SEED),
-        "gumbel": Gumbel(seed=SEED),
         "mean": Mean(),
     }
     side = fashion_scenes.CANVAS
@@ -124,8 +121,8 @@ def evaluate(limit=None, directory=None):
         A dict of figures in percent, of greedy captions: `exact`, the share of captions
         that are right word for word; `bleu4`; `pointing`, the share of garments whose word
         looks most at a region on them when the right words before it are given, and
-        `pointing_chance`, that of a region drawn at random. Those behind `hard_`,
-        `gumbel_` and `mean_` are of the other models.
+        `pointing_chance`, that of a region drawn at random. Those behind `hard_` and
+        `mean_` are of the other two models.
     """
     _, _, scenes = _scenes(limit, test_only=True)
     figures = {}
