@@ -1,7 +1,7 @@
 """Time and memory of attention, beside the layers that others offer.
 
     python benchmarks/run.py [--quick] [--json] [--cases NAME ...] [--repeats N]
-                             [--torch-python PATH] [--plot FILE] [--readme]
+                             [--torch-python PATH] [--plot FILE] [--rows FILE] [--readme]
 
 Every contestant runs in a process of its own, in turns with the others; times are medians.
 `time_ratio`, `cpu_ratio` and the memory ratios are ours over theirs; of processor time:
@@ -279,6 +279,7 @@ def read_options(arguments):
     parser.add_argument("--repeats", type=int, help="how often each runs")
     parser.add_argument("--torch-python", default=sys.executable, metavar="PATH")
     parser.add_argument("--plot", metavar="FILE", help="cost against length, as a picture")
+    parser.add_argument("--rows", metavar="FILE", help="what --json printed, not measured")
     parser.add_argument("--readme", action="store_true", help="put the table into README")
     options = parser.parse_args(arguments)
     options.repeats = options.repeats or (3 if options.quick else 7)
@@ -286,18 +287,27 @@ def read_options(arguments):
     return options
 
 
+def measured(options):
+    """Yields the rows of all cases."""
+    speeds = rates()
+    for name in options.cases:
+        for row in run_case(name, options, speeds):
+            yield {**row, "load": os.getloadavg()[0]}
+
+
 def main(arguments=None):
     options = read_options(arguments)
     if options.plot:
         plot(options.plot, options)
         return
-    speeds, rows = rates(), []
-    for name in options.cases:
-        for row in run_case(name, options, speeds):
-            row["load"] = os.getloadavg()[0]
-            rows.append(row)
-            if options.json:
-                print(json.dumps(row), flush=True)
+    rows = []
+    found = measured(options)
+    if options.rows:
+        found = map(json.loads, Path(options.rows).read_text().splitlines())
+    for row in found:
+        rows.append(row)
+        if options.json:
+            print(json.dumps(row), flush=True)
     if not options.json:
         print("\n".join(table(rows)))
     if options.readme:
