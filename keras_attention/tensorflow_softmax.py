@@ -17,9 +17,14 @@ def softmax(scores, mask):
         if mask is not None:
             scores = tf.where(mask, scores, lowest)
         weights = tf.nn.softmax(scores)
-        # Minus infinity throughout makes a row NaN.
-        top = tf.reduce_max(scores, -1, keepdims=True)
-        weights = tf.where(top == lowest, tf.zeros_like(weights), weights)
+
+        def without_empty_rows():
+            top = tf.reduce_max(scores, -1, keepdims=True)
+            return tf.where(top == lowest, tf.zeros_like(weights), weights)
+
+        # Minus infinity throughout makes a row NaN: its first weight tells, in one column.
+        damaged = tf.reduce_any(tf.math.is_nan(weights[..., :1]))
+        weights = tf.cond(damaged, without_empty_rows, lambda: weights)
 
         def gradient(upstream):
             mean = tf.reduce_sum(upstream * weights, -1, keepdims=True)

@@ -49,6 +49,13 @@ def test_spelling_runs(code, names):
         assert np.isfinite(numbers).all()
 
 
+def test_the_chinese_readme_spells_alike():
+    chinese = spellings((ROOT / "README.zh.md").read_text())
+    complete = [code for code in chinese if code.count("(") > 1]
+    assert complete
+    assert set(complete) <= set(CODE)
+
+
 def papers(source):
     return set(PAPER.findall(" ".join(source.split())))
 

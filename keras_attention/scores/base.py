@@ -55,6 +55,9 @@ class Score(Configurable, keras.layers.Layer):
 
     def compare(self, query, key):
         """Scores of a projected query and a projected key."""
+        if len(query.shape) == 2 < len(key.shape):
+            # One product for all batches; a product for each would sum gradients later.
+            return ops.swapaxes(multiply(key, ops.transpose(query)), -1, -2)
         return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
     def query_depth(self, key_depth):

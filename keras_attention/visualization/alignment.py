@@ -131,7 +131,7 @@ def draw(ax, weights, sources, targets, largest, side, cmap, title):
     ax.set_yticks(range(len(targets)), targets, **style)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     if title:
-        ax.set_title(printable(title), loc="left", size=11, parse_math=False)
+        ax.set_title(printable(title), loc="left", size=11, pad=9, parse_math=False)
     return ax
 
 
