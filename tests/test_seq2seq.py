@@ -253,10 +253,9 @@ def served(searchers, source, folder):
 
 
 @tensorflow_only
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_case_13_searches_served_where_this_package_is_not(decoder, tmp_path):
+def test_case_13_searches_served_where_this_package_is_not(tmp_path):
     """Exported before any call; for other numbers and lengths of sources."""
-    model = small(decoder)
+    model = small()
     source = model.encode_sources(SOURCES)
     greedy, beams = {"max_length": 6, "min_length": 1}, {"max_length": 6, **BEAMS}
     drawn = {"max_length": 6, "sampling": True, "top_k": 6}

@@ -77,12 +77,19 @@ class _Searcher(keras.Model):
             fresh = keras.random.SeedGenerator(self.seed)
             self.seed_generator.state.assign(fresh.state)
 
-    def export(self, filepath, format="tf_saved_model", verbose=None, **kwargs):
+    def export(self, filepath, format="tf_saved_model", verbose=True, **kwargs):
         """As every Keras model's; takes any number of sources of any length."""
         if not self.built:
             self.build(None)
-        kwargs.setdefault("input_signature", [self.model.source_spec])
-        super().export(filepath, format=format, verbose=verbose, **kwargs)
+        signature = kwargs.pop("input_signature", [self.model.source_spec])
+        if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
+            options = dict(format=format, verbose=verbose, input_signature=signature)
+            super().export(filepath, **options, **kwargs)
+            return
+        # Keras would trace the model in this one too, whose inputs it has not seen.
+        archive = keras.export.ExportArchive()
+        archive.add_endpoint("serve", lambda source: self(source), signature)
+        archive.write_out(filepath, verbose=verbose)
 
 
 class Searchers:
