@@ -125,7 +125,8 @@ def saving(peer):
         path = f"{folder}/model.keras"
         model.save(path)
         code = LOAD.format(path=path, setup=peer.setup)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         if done.returncode:
             return False, last_line(done.stderr)
         return difference(np.load(path + ".npy"), before) < 1e-5, ""
