@@ -55,9 +55,19 @@ def difference(one, other):
     return float(np.max(np.abs(one - other), initial=0.0))
 
 
+def model_of(peer):
+    inputs = peer.keras().Input((STEPS, DEPTH))
+    return peer.keras().Model(inputs, peer.call(peer.make(), inputs)[0])
+
+
 def runs(peer):
     output = numbers(peer.call(peer.make(), sequence())[0])
     return bool(np.isfinite(output).all()), ""
+
+
+def runs_in_model(peer):
+    model = model_of(peer)
+    return bool(np.isfinite(model.predict(sequence(), verbose=0)).all()), ""
 
 
 def padding(peer, filling):
@@ -109,18 +119,22 @@ np.save({path!r} + ".npy", model.predict(np.ones((2, 5, 4), "float32"), verbose=
 
 def saving(peer):
     """Saves, and loads in a fresh process that imports the peer and nothing else."""
-    keras = peer.keras()
-    inputs = keras.Input((STEPS, DEPTH))
-    model = keras.Model(inputs, peer.call(peer.make(), inputs)[0])
+    model = model_of(peer)
     before = model.predict(np.ones((2, STEPS, DEPTH), "float32"), verbose=0)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.keras"
         model.save(path)
         code = LOAD.format(path=path, setup=peer.setup)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         if done.returncode:
             return False, last_line(done.stderr)
         return difference(np.load(path + ".npy"), before) < 1e-5, ""
+
+
+def first_words(message):
+    """An error's message on one line, without the colours that Keras gives it."""
+    return " ".join(re.sub(r"\x1b\[\d+m", "", message).split())[:150]
 
 
 def last_line(text):
@@ -184,7 +198,7 @@ def answer(check, peer):
     try:
         return check(peer)
     except Exception as error:
-        return False, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:150]}"
+        return False, f"{type(error).__name__}: {first_words(str(error))}"
 
 
 def examine(name, only_runs):
@@ -192,7 +206,9 @@ def examine(name, only_runs):
     peer = PEERS[name]()
     found = {"runs": answer(runs, peer)}
     if found["runs"][0] and not only_runs:
-        found |= {title: answer(check, peer) for title, check in CHECKS.items()}
+        found["runs"] = answer(runs_in_model, peer)
+        if found["runs"][0] is not False:
+            found |= {title: answer(check, peer) for title, check in CHECKS.items()}
     found["versions"] = peer.versions()
     print("\n" + json.dumps(found))
 

@@ -211,6 +211,7 @@ class Tfa(SelfAttention):
     title = "`tfa.seq2seq`"
     distribution = "tensorflow-addons"
     leaves_out: ClassVar = {
+        "runs_in_model": "for decoders",
         "stack": "for decoders",
         "saving": "not checked",
         "memory": "one query a step",

@@ -193,6 +193,14 @@ def test_the_chinese_readme_has_the_code_of_the_english_one():
     assert len(places) > 5
 
 
+def test_the_chinese_readme_has_the_figures_of_the_trained_models():
+    rows = re.findall(r"^\| `\w+` \|.*$", (ROOT / "README.zh.md").read_text(), re.MULTILINE)
+    figures = re.findall(r"\d+\.\d+", " ".join(rows))
+    published = (ROOT / "saved_models" / "README.md").read_text()
+    assert [figure for figure in figures if figure not in published] == []
+    assert figures
+
+
 # Each rule above is seen to complain, and to be content.
 
 
