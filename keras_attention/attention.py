@@ -10,7 +10,7 @@ from keras_attention import masks, normalizers, scores
 from keras_attention.blockwise import SeededDropout
 from keras_attention.choices import hand_in
 from keras_attention.config import Configurable, check_positive_integer
-from keras_attention.functional import aggregate, as_float, attend
+from keras_attention.functional import aggregate, as_float, attend, check_rows
 
 
 class Memory(NamedTuple):
@@ -256,6 +256,7 @@ class Attention(Configurable, keras.layers.Layer):
             return output
         shape = score_shape(query.shape, key.shape)
         if not return_attention_scores:
+            check_rows(attention_rows, query.shape[-2])
             shape = (*shape[:-2], np.shape(attention_rows)[0], shape[-1])
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 

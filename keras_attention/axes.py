@@ -28,7 +28,8 @@ class PooledAxes:
         if not allowed or not pooled or pooled[0] == 0 or pooled[-1] == rank - 1:
             raise ValueError(
                 f"Expected `axis` to name axes between the batch and the last one of an "
-                f"input with {rank} axes, each once. Received: axis={axis}"
+                f"input with {rank} axes, each once: of (B, T, D) it is 1 or -2. "
+                f"Received: axis={axis}"
             )
         self.pooled = pooled
         self.kept = [a for a in range(rank - 1) if a not in pooled]

@@ -213,13 +213,21 @@ class Registry:
             )
         for option, value in options.items():
             if getattr(part, option, None) != value:
-                raise ValueError(
-                    f"Expected `{option}` in the {self.kind}, as an instance was given: "
-                    f"{type(part).__name__}({option}={value!r}). Received: "
-                    f"{option}={value!r} beside {type(part).__name__}"
-                    f"({option}={getattr(part, option, None)!r})"
-                )
+                self._refuse_beside(part, option, value)
         return part
+
+    def _refuse_beside(self, part, option, value):
+        name = type(part).__name__
+        if option in constructor_arguments(type(part)):
+            raise ValueError(
+                f"Expected `{option}` in the {self.kind}, as an instance was given: "
+                f"{name}({option}={value!r}). Received: {option}={value!r} beside "
+                f"{name}({option}={getattr(part, option, None)!r})"
+            )
+        raise ValueError(
+            f"Expected no `{option}` beside {name}, which has no such argument: leave it "
+            f"out. Received: {option}={value!r}"
+        )
 
     def _create(self, name, dtype, options):
         cls = self.find(name)
@@ -227,7 +235,7 @@ class Registry:
         if unknown:
             raise ValueError(
                 f"Expected no {sorted(unknown)} with {self.kind} {name!r}, which has no "
-                f"such argument. Received: {options}"
+                f"such argument: leave it out. Received: {options}"
             )
         missing = [a for a in required_arguments(cls) if a not in options]
         if missing:

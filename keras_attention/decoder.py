@@ -325,9 +325,13 @@ class AttentionDecoder(Configurable, keras.layers.Layer):
     def _as_attention(self, identifier):
         if isinstance(identifier, dict):
             identifier = keras.saving.deserialize_keras_object(identifier)
-        if not isinstance(identifier, Attention):
-            identifier = Attention(identifier, dtype=self.dtype_policy)
-        return identifier
+        if isinstance(identifier, keras.Layer) and not isinstance(identifier, Attention):
+            raise ValueError(
+                f"Expected a keras_attention.Attention or a score. Received: {identifier!r}"
+            )
+        if isinstance(identifier, Attention):
+            return identifier
+        return Attention(identifier, dtype=self.dtype_policy)
 
     def _check_effect(self):
         used = self._gives_vector or self.input_feeding

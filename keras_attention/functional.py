@@ -10,6 +10,18 @@ from keras_attention import blockwise, masks, normalizers, scores
 from keras_attention.mask_parts import Masks
 
 
+def check_rows(rows, queries):
+    """Raises `ValueError` unless `rows` are numbers of some of the queries, in a list."""
+    fits = np.ndim(rows) == 1
+    if fits and isinstance(rows, (list, tuple, np.ndarray)) and queries is not None:
+        fits = all(-queries <= row < queries for row in rows)
+    if not fits:
+        raise ValueError(
+            f"Expected `attention_rows` to be a list of numbers of the {queries} queries. "
+            f"Received: {rows!r}"
+        )
+
+
 def as_float(x, dtype):
     """`x` as a tensor, cast to `dtype` unless it is one of a float dtype."""
     if not ops.is_tensor(x):
@@ -84,6 +96,7 @@ def attend(
     mask = _gather(mask, use_causal_mask, query, key)
     rows_of, unsound = None, None
     if attention_rows is not None and not return_attention_scores:
+        check_rows(attention_rows, query.shape[-2])
         rows_of = ops.take(query, attention_rows, axis=-2), value, key
         rows_mask = mask and mask.take(attention_rows)
     block = None

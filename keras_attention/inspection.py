@@ -62,6 +62,7 @@ def attention_scores(model, inputs, layers=None, batch_size=32, verbose=1):
             records: dict[str, list] = {}
             for name, layer in chosen.items():
                 stack.enter_context(_recording(layer, name, records))
+            stack.enter_context(_eagerly())
             model(batch, training=False)
         for name, calls in records.items():
             found.setdefault(name, []).append(calls)
@@ -72,6 +73,15 @@ def attention_scores(model, inputs, layers=None, batch_size=32, verbose=1):
             f"Received: {idle}, which it does not call"
         )
     return {name: _joined(batches) for name, batches in found.items()}
+
+
+def _eagerly():
+    """A model's own `tf.function` would hand out a graph's tensors, or its old graph."""
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    from keras_attention import tensorflow_loops
+
+    return tensorflow_loops.eagerly()
 
 
 def _attention_layers(model):

@@ -137,7 +137,7 @@ class Masks(NamedTuple):
         if isinstance(queries, int) and isinstance(keys, int):
             block = max(1, min(queries, LOOK_THROUGH // max(1, keys)))
         at = self.in_blocks(block)
-        blocks = -(-queries // block)
+        blocks = count_blocks(queries, block)
         return ops.map(lambda i: function(at(i)), ops.arange(blocks, dtype="int32"))
 
 
@@ -151,9 +151,15 @@ def _up_to(counts, last):
     return ops.where(last >= 0, found, ops.zeros((), found.dtype))
 
 
+def count_blocks(length, block):
+    """How many blocks hold the rows: one at least, as a loop makes nothing of none."""
+    blocks = -(-length // block)
+    return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
+
+
 def lengthen(x, length, block):
     """Zeros (`False`) behind the rows, up to a multiple of `block`."""
-    gap = -length % block
+    gap = count_blocks(length, block) * block - length
     if isinstance(gap, int) and gap == 0:
         return x
     return ops.pad(x, [*([0, 0] for _ in x.shape[:-2]), [0, gap], [0, 0]])
@@ -182,6 +188,9 @@ def _grouped(part, block, lead, group):
     count, alike = math.prod(own), part.shape[-2] == 1
     blocks = 1 if alike else rows // block
     part = ops.reshape(part, (count * blocks, rows // blocks, keys))
+    missing = (count_blocks(count, 1) - count) * blocks  # Of an empty batch's one group.
+    if not isinstance(missing, int) or missing:
+        part = ops.pad(part, [[0, missing], [0, 0], [0, 0]])
     which = ops.reshape(ops.arange(count, dtype="int32"), own)
     which = ops.reshape(ops.broadcast_to(which, lead), (-1, 1))
     which = lengthen(which, ops.shape(which)[0], group)[:, 0]

@@ -109,9 +109,9 @@ def as_boolean(mask, name="mask"):
         Booleans of the same shape.
 
     Raises:
-        ValueError: for floats with negative numbers, which stand for "masked" in an
-            additive mask and would be read as "keep". While a graph is traced there are
-            no numbers to look at; a negative number then never keeps a position.
+        ValueError: for negative numbers, which stand for "masked" in an additive mask
+            and would be read as "keep". While a graph is traced there are no numbers to
+            look at; a negative number then never keeps a position.
 
     Example:
 
@@ -123,7 +123,7 @@ def as_boolean(mask, name="mask"):
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if dtype == "bool":
         return mask
-    if "float" not in dtype:
+    if dtype.startswith("uint"):
         return ops.not_equal(mask, 0)
     lowest = _lowest_number(mask)
     if lowest is not None and lowest < 0:
@@ -137,9 +137,10 @@ def as_boolean(mask, name="mask"):
 
 def _lowest_number(x):
     try:
-        return np.min(ops.convert_to_numpy(x), initial=np.inf)
+        numbers = ops.convert_to_numpy(x)
     except Exception:  # Each backend refuses to read a traced tensor in its own way.
         return None
+    return np.min(numbers.astype("float64"), initial=np.inf)
 
 
 def check_position_mask(name, mask, owner, shape):

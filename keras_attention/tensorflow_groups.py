@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_attention.axes import batch_size
+from keras_attention.mask_parts import count_blocks
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
 
 # e^s of scores up to this is a float32, and so is a sum of many; so is e^-s.
@@ -188,7 +189,8 @@ def _stack(x, lead, group):
     if None in sizes or x.shape[:-2] != sizes:
         x = tf.broadcast_to(x, [*lead, length, depth])
     x = tf.reshape(x, [-1, length, depth])
-    gap = -_sizes(x)[0] % group
+    rows = _sizes(x)[0]
+    gap = count_blocks(rows, group) * group - rows
     return x if isinstance(gap, int) and gap == 0 else tf.pad(x, [[0, gap], [0, 0], [0, 0]])
 
 
@@ -198,7 +200,9 @@ def _group_size(query, key, block, most):
         return 1
     group = max(1, min(rows, most // (4 * block * keys)))
     # As even as can be, so that few rows are added.
-    return group if None in query.shape[:-2] else -(-rows // -(-rows // group))
+    if None in query.shape[:-2]:
+        return group
+    return max(1, -(-rows // count_blocks(rows, group)))
 
 
 def _largest_norm(x):

@@ -4,7 +4,20 @@
 `jit_compile=True`, and stacks every tensor that is carried.
 """
 
+import contextlib
+
 import tensorflow as tf
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Within it, a `tf.function` runs as the Python it is made of."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 def scan(step, carry, sequences, collect):

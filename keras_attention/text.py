@@ -245,5 +245,20 @@ def check_vocabulary(vocabulary: Sequence[str], reserved: Sequence[str] = ()) ->
     return words
 
 
+def check_tokens(vocabulary: list[str]) -> list[str]:
+    """`vocabulary`, if its words can stand in texts that `tokenize` has lower-cased.
+
+    Raises:
+        ValueError: If a word has a capital letter, a space, or nothing in it.
+    """
+    for word in vocabulary:
+        if word != word.lower() or word.split() != [word]:
+            raise ValueError(
+                "Expected a vocabulary of lower-case words without spaces, as texts are "
+                f"lower-cased and split. Received: {word!r}"
+            )
+    return vocabulary
+
+
 def _word_ids(vocabulary: Sequence[str]) -> dict[str, int]:
     return {word: FIRST_WORD + i for i, word in enumerate(vocabulary)}

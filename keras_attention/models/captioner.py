@@ -101,7 +101,7 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocabulary = text.check_vocabulary(vocabulary, (START, END))
+        self.vocabulary = text.check_tokens(text.check_vocabulary(vocabulary, (START, END)))
         if isinstance(encoder, dict):
             encoder = keras.saving.deserialize_keras_object(encoder)
         self.image_shape = None if image_shape is None else tuple(image_shape)

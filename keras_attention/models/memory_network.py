@@ -124,7 +124,7 @@ class MemoryNetwork(Configurable, keras.Model):
         check_positive_integer("hops", hops)
         if tying not in TYINGS:
             raise ValueError(f"Expected `tying` in {TYINGS}. Received: {tying!r}")
-        self.vocabulary = text.check_vocabulary(vocabulary)
+        self.vocabulary = text.check_tokens(text.check_vocabulary(vocabulary))
         self.embedding_dim = embedding_dim
         self.hops = hops
         self.tying = tying
@@ -171,7 +171,9 @@ class MemoryNetwork(Configurable, keras.Model):
                 state, value, key, value_mask=seen, return_attention_scores=True
             )
             found.append(weights)
-        answers = self.embeddings[-1].embeddings[text.FIRST_WORD :]
+        # By a call, as a quantized layer's table is not its vectors.
+        numbers = text.FIRST_WORD + ops.arange(len(self.vocabulary), dtype="int32")
+        answers = self.embeddings[-1](numbers)
         logits = ops.matmul(state, ops.transpose(ops.cast(answers, state.dtype)))
         logits = ops.cast(logits, "float32")
         if not return_attention_scores:
@@ -206,7 +208,13 @@ class MemoryNetwork(Configurable, keras.Model):
         Raises:
             ValueError: if a story is a string, or there are more of one than of the other.
         """
-        if len(stories) != len(questions) or any(isinstance(s, str) for s in stories):
+        for name, given in (("questions", questions), *(("a story", s) for s in stories)):
+            if isinstance(given, str):
+                raise ValueError(
+                    f"Expected {name} as a list of sentences. Received: the string "
+                    f"{given!r}"
+                )
+        if len(stories) != len(questions):
             raise ValueError(
                 "Expected a story, a list of sentences, for each question. Received: "
                 f"{len(stories)} stories for {len(questions)} questions"

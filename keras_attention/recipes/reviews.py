@@ -189,7 +189,13 @@ def look(review, directory=None):
 
     Returns:
         `(title, sentences, word_weights, sentence_weights)`.
+
+    Raises:
+        ValueError: If there is no word in it.
     """
+    rows = text.split_document(review)
+    if not any(rows):
+        raise ValueError(f"Expected a text with words in it. Received: {review!r}")
     model = keras.models.load_model(recipes.path(FILES["attention"], directory))
     outputs = model(model.encode([review]), return_attention_scores=True)
     (probability,), words, sentences = (
@@ -197,7 +203,7 @@ def look(review, directory=None):
     )
     certain = max(probability, 1 - probability)
     title = f"{LABELS[int(probability > 0.5)]}, {100 * certain:.1f}%"
-    return title, text.split_document(review), words, sentences
+    return title, rows, words, sentences
 
 
 def _view(rows, words, sentences):

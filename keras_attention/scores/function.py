@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_attention.masks import agree
 from keras_attention.scores.base import Score, _registry
 
 
@@ -52,7 +53,14 @@ class FunctionScore(Score):
         self.function = function
 
     def compare(self, query, key):
-        return self.function(query, key)
+        scores = self.function(query, key)
+        expected = (query.shape[-2], key.shape[-2])
+        if not agree(tuple(scores.shape[-2:]), expected):
+            raise ValueError(
+                f"Expected scores (..., Tq, Tk), so (..., {expected[0]}, {expected[1]}), "
+                f"of {self.function!r}. Received: shape {tuple(scores.shape)}"
+            )
+        return scores
 
 
 def get(identifier, dtype=None, **options):

@@ -99,12 +99,13 @@ def save_plot(ax, path) -> None:
     """Writes the picture that `ax` belongs to into a file, and closes it.
 
     Args:
-        ax: What a function of this module returned.
+        ax: What a function of this module returned, be it one or a list.
         path: The file's name; its ending chooses the format (`.png`, `.svg`, `.pdf`).
 
     >>> import tempfile
     >>> ax = plot_words(["good", "film"], [0.8, 0.2])
     >>> save_plot(ax, tempfile.gettempdir() + "/words.png")
     """
+    ax = ax[0] if isinstance(ax, list) else ax
     ax.figure.savefig(path, dpi=150, bbox_inches="tight")
     pyplot().close(ax.figure)

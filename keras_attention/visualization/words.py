@@ -6,6 +6,11 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# Persian words and joined emoji are spelt with these.
+_JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+_HARMLESS = _JOINERS + "\N{NO-BREAK SPACE}"
+
 
 class Line(NamedTuple):
     """A sentence: its words, their weights and shades, its own weight and shade."""
@@ -89,13 +94,15 @@ def check_weights(weights: np.ndarray) -> None:
 
 def printable(token) -> str:
     """No line breaks, and nothing that a terminal would obey."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in token)
+    shown = (c if c.isprintable() or c in _HARMLESS else _REPLACEMENT for c in str(token))
+    return "".join(shown)
 
 
 def cells(token: str) -> int:
-    """How many letters wide: Chinese characters take two, combining marks none."""
+    """How many letters wide: Chinese characters take two, marks and joiners none."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in token)
-    return len(token) + wide - sum(unicodedata.combining(c) > 0 for c in token)
+    none = sum(unicodedata.combining(c) > 0 or c in _JOINERS for c in token)
+    return len(token) + wide - none
 
 
 def wrap(widths, limit: float, gap: float) -> list[tuple[int, float]]:
