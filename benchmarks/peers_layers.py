@@ -32,7 +32,7 @@ class Peer:
     pools = False
     gives_weights = True
     additive = None
-    additive_note = "no such score"
+    additive_note = ""
     sparse = None
     beam_search = None
     leaves_out: ClassVar[dict[str, str]] = {}
