@@ -86,14 +86,14 @@ def read(countries: Iterable[Mapping]) -> list[Fact]:
     >>> read([{**alone, "borders": [], "region": ""}])
     [Fact(subject='Malta', relation='capital', objects=('Valletta',))]
     """
-    countries = {country["name"]: country for country in countries}
+    by_name = {country["name"]: country for country in countries}
     names = {
         country["ISO"]["alpha3"]: name
-        for name, country in countries.items()
+        for name, country in by_name.items()
         if "alpha3" in country.get("ISO", {})
     }
     facts = []
-    for subject, country in countries.items():
+    for subject, country in by_name.items():
         for relation, (field, *_) in RELATIONS.items():
             found = country.get(field) or []
             found = [found] if isinstance(found, str) else found
