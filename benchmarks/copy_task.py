@@ -133,7 +133,7 @@ def plot_heads(model, length, file):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=3_000)
+    parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--slots", type=int, default=32, help="of the memory in training")
     parser.add_argument("--longest", type=int, default=LONGEST)
     parser.add_argument("--rate", type=float, default=1.5e-3)

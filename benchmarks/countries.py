@@ -24,7 +24,7 @@ from keras_attention import KeyValueMemory, text
 from keras_attention.datasets import countries
 from keras_attention.models import MemoryNetwork
 
-SLOTS, DEPTH, HOPS = 60, 128, 1
+SLOTS, DEPTH, HOPS = 60, 64, 1
 # Words far apart from the start: those that no question asks for keep their places.
 DEVIATION = 0.5
 
