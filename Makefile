@@ -94,7 +94,7 @@ notebooks: venv
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: venv
-	.venv/bin/mkdocs build --quiet --site-dir build/site
+	.venv/bin/mkdocs build --site-dir build/site
 
 gallery: venv
 	$(RUN) docs/gallery.py
