@@ -49,7 +49,7 @@ def content_weights(key, memory, strength, mask=None):
         mask = masks.as_boolean(mask)
         key, memory, _, _ = masks.isolate(key, memory, memory, mask)
     cosine = scores.CosineScore(use_scale=False, dtype=key.dtype)
-    alike = strength * cosine(key, memory)
+    alike = ops.cast(strength, key.dtype) * cosine(key, memory)
     return normalizers.Softmax(dtype=key.dtype)(alike, mask=mask)
 
 
