@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import masks
+from keras_attention.axes import count_blocks
 
 # Booleans of a mask of pairs that are looked through at a time.
 LOOK_THROUGH = 2**22
@@ -149,12 +150,6 @@ def _up_to(counts, last):
     """`counts` at the places `last`, 0 at those before the first."""
     found = ops.take(counts, ops.maximum(last, 0), -1)
     return ops.where(last >= 0, found, ops.zeros((), found.dtype))
-
-
-def count_blocks(length, block):
-    """How many blocks hold the rows: one at least, as a loop makes nothing of none."""
-    blocks = -(-length // block)
-    return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
 
 
 def lengthen(x, length, block):

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_attention.axes import batch_size
-from keras_attention.mask_parts import count_blocks
+from keras_attention.axes import batch_size, count_blocks
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
 
 # e^s of scores up to this is a float32, and so is a sum of many; so is e^-s.
