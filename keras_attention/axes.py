@@ -83,3 +83,9 @@ def batch_size(shape):
     (6, 96)
     """
     return math.prod(UNKNOWN_BATCH if size is None else size for size in shape)
+
+
+def count_blocks(length, block):
+    """How many blocks hold the rows: one at least, as a loop makes nothing of none."""
+    blocks = -(-length // block)
+    return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
