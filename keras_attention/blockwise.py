@@ -18,7 +18,7 @@ WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
 BLOCK_BYTES = 2**23
 # The same where a block has queries of one head, or of a few, only.
-GROUP_BYTES = 2**21
+GROUP_BYTES = 2**22
 
 
 class Parts(NamedTuple):
@@ -78,7 +78,7 @@ def choose(scores_shape, numbers, grouped=False):
     >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
     (None, 32, None)
     >>> choose((None, 2048, 2048), 1, grouped=True)
-    256
+    512
     """
     *lead, queries, keys = scores_shape
     if queries is None or keys is None:

@@ -95,15 +95,19 @@ def _forward(query, key, value, parts):
     in_range = _largest_norm(query) * _largest_norm(key) < RANGE
 
     def one_block(place, i, query, key, value):
-        s = tf.matmul(query, key, transpose_b=True)
+        # Each way makes scores of its own, so that exponentials can take their place.
+        def plain():
+            s = tf.matmul(query, key, transpose_b=True)
+            return tf.exp(s), tf.zeros_like(s[..., :1])
 
         def shifted():
+            s = tf.matmul(query, key, transpose_b=True)
             mask, lowest = parts.mask_at(place, i), tf.constant(s.dtype.min, s.dtype)
             seen = s if mask is None else tf.where(mask, s, lowest)
             top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), lowest)
             return tf.exp(s - top), top
 
-        e, top = tf.cond(in_range, lambda: (tf.exp(s), tf.zeros_like(s[..., :1])), shifted)
+        e, top = tf.cond(in_range, plain, shifted)
         e = parts.hide(e, place, i)
         if parts.drop is None:
             return tf.concat([tf.matmul(e, value), top], -1)
@@ -129,7 +133,7 @@ def _backward(query, key, value, given, parts):
     """Gradients by the first three, which all have the columns that sums are made with."""
     groups, blocks = parts.groups(query), parts.blocks(query)
 
-    def one_block(place, i, query, key, value, given):
+    def one_block(place, i, query, key, value, given, plain_key):
         e = tf.exp(tf.matmul(query, key, transpose_b=True))
         e = used = parts.hide(e, place, i)
         if parts.drop is None:
@@ -141,15 +145,17 @@ def _backward(query, key, value, given, parts):
         slope = e * slope
         to_key = tf.matmul(slope, query[..., :-1], transpose_a=True)
         to_value = tf.matmul(used, given[..., :-1], transpose_a=True)
-        return tf.matmul(slope, key[..., :-1]), to_key, to_value
+        return tf.matmul(slope, plain_key), to_key, to_value
 
     def one_group(place, *stacks):
         tensors = (query, key, value, given)
         rows, keys, values, givens = (_part(x, place, parts.group, 0) for x in tensors)
+        plain_keys = keys[..., :-1]
 
         def step(i, stack, to_keys, to_values):
             part, given = (_part(x, i, parts.block, 1) for x in (rows, givens))
-            own, to_key, to_value = one_block(place, i, part, keys, values, given)
+            found = one_block(place, i, part, keys, values, given, plain_keys)
+            own, to_key, to_value = found
             return i + 1, stack.write(i, own), to_keys + to_key, to_values + to_value
 
         zeros = [tf.zeros_like(x[..., :-1]) for x in (keys, values)]
