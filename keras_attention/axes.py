@@ -70,12 +70,6 @@ class PooledAxes:
         return weights if order == sorted(order) else ops.transpose(weights, order)
 
 
-def count_blocks(length, block):
-    """How many blocks hold the rows: one at least, as a loop makes nothing of none."""
-    blocks = -(-length // block)
-    return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
-
-
 def batch_size(shape):
     """How many rows all `shape` makes, where an unknown size counts as `UNKNOWN_BATCH`.
 
