@@ -123,11 +123,13 @@ def test_any_dtype_of_mask_nonzero_keeps(qkv, dtype):
     close(listed, output)
 
 
-def test_negative_integers_keep_too(qkv):
+def test_positive_integers_keep_and_negative_ones_are_refused(qkv):
     query, value, key = qkv
-    mask = np.array([[-1, 0, 1, 2, 0], [0, 1, 0, 1, -7]])
+    mask = np.array([[9, 0, 1, 2, 0], [0, 1, 0, 1, 7]])
     output = ka.Attention("dot")(query, value, key, value_mask=mask)
     close(output, dot(query, value, key, mask[:, None] != 0)[0])
+    with pytest.raises(ValueError, match="additive mask"):
+        ka.Attention("dot")(query, value, key, value_mask=-mask)
 
 
 def test_attention_mask_of_two_and_three_axes(qkv):
