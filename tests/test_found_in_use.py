@@ -147,10 +147,12 @@ def test_a_layer_of_keras_is_no_attention_of_a_decoder():
 
 @pytest.mark.parametrize("word", ["Kitchen", "living room", ""])
 def test_words_that_no_text_can_hold_are_refused(word):
+    network = MemoryNetwork(["garden", word])
     with pytest.raises(ValueError, match="lower-case words without spaces"):
-        MemoryNetwork(["garden", word])
+        network.encode([["A garden."]], ["Where?"])
+    captioner = ImageCaptioner(["garden", word], image_shape=(24, 24, 1))
     with pytest.raises(ValueError, match="lower-case words without spaces"):
-        ImageCaptioner(["garden", word], image_shape=(24, 24, 1))
+        captioner.encode_pairs(np.zeros((1, 24, 24, 1)), ["a garden"])
 
 
 def test_strings_in_place_of_lists_of_sentences_are_named():

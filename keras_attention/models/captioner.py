@@ -101,7 +101,7 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocabulary = text.check_tokens(text.check_vocabulary(vocabulary, (START, END)))
+        self.vocabulary = text.check_vocabulary(vocabulary, (START, END))
         if isinstance(encoder, dict):
             encoder = keras.saving.deserialize_keras_object(encoder)
         self.image_shape = None if image_shape is None else tuple(image_shape)
@@ -202,6 +202,7 @@ class ImageCaptioner(HardAttentionTraining, Generating, Configurable, keras.Mode
                 f"Expected a caption for each picture. Received: {len(images)} pictures "
                 f"and {len(captions)} captions"
             )
+        text.check_tokens(self.vocabulary)
         words = [text.tokenize(caption) for caption in captions]
         before, after = add_signs(words, self.vocabulary)
         return (images, before), after

@@ -124,7 +124,7 @@ class MemoryNetwork(Configurable, keras.Model):
         check_positive_integer("hops", hops)
         if tying not in TYINGS:
             raise ValueError(f"Expected `tying` in {TYINGS}. Received: {tying!r}")
-        self.vocabulary = text.check_tokens(text.check_vocabulary(vocabulary))
+        self.vocabulary = text.check_vocabulary(vocabulary)
         self.embedding_dim = embedding_dim
         self.hops = hops
         self.tying = tying
@@ -206,8 +206,10 @@ class MemoryNetwork(Configurable, keras.Model):
             Two int32 arrays, `(B, S, W)` and `(B, Wq)`.
 
         Raises:
-            ValueError: if a story is a string, or there are more of one than of the other.
+            ValueError: if a story is a string, or there are more of one than of the other,
+                or the vocabulary has words that no text has.
         """
+        text.check_tokens(self.vocabulary)
         for name, given in (("questions", questions), *(("a story", s) for s in stories)):
             if isinstance(given, str):
                 raise ValueError(
