@@ -11,7 +11,6 @@ from keras import ops
 import keras_attention as ka
 from keras_attention import visualization
 from keras_attention.models import ImageCaptioner, MemoryNetwork
-from keras_attention.recipes import reviews
 
 tensorflow_only = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="about TensorFlow's graphs"
@@ -179,8 +178,3 @@ def test_joined_letters_and_spaces_that_do_not_break_are_shown():
     shown = visualization.shade_words(words, [0.5, 0.3, 0.1, 0.1])
     assert all(str(word) in shown for word in words)
     assert "\x1b[31m" not in visualization.shade_words(["\x1b[31m"], [1.0])
-
-
-def test_a_review_without_words_is_refused():
-    with pytest.raises(ValueError, match="Expected a text with words in it"):
-        reviews.look("  ")

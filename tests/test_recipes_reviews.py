@@ -59,7 +59,8 @@ def test_show_prints_and_plots(trained, capsys, tmp_path):
     assert len(lines) == 3
     assert "wonderful" in lines[0]
     assert (tmp_path / "review.png").stat().st_size > 1_000
-    reviews.show("", directory=folder)
+    with pytest.raises(ValueError, match="Expected a text with words in it"):
+        reviews.show("", directory=folder)
 
 
 def test_batches_hold_every_document_once_and_are_cut_to_fit():
