@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention.axes import batch_size
+from keras_attention.axes import batch_size, count_blocks
 from keras_attention.mask_parts import lengthen
 
 # Scores of more bytes than this are not made all at once.
@@ -29,8 +29,8 @@ class Parts(NamedTuple):
         aggregate: `(scores, value, mask=, dropout=)` to the output and the weights.
         variables: Keras variables that the two read.
         temperature: of the softmax that `aggregate` applies; `None` if it is another.
-        grouped: whether `grouped` holds, so that a block has few of the axes before the
-            last two.
+        grouped: whether `tensorflow_groups` computes it, where a block has few of the
+            rows of the axes before the last two.
     """
 
     scores: Callable
@@ -87,8 +87,7 @@ def choose(scores_shape, numbers, grouped=False):
     if row * batch_size(lead) * queries <= WHOLE_BYTES:
         return None
     most = GROUP_BYTES // row if grouped else BLOCK_BYTES // (row * batch_size(lead))
-    blocks = -(-queries // max(1, most))
-    return -(-queries // blocks)
+    return -(-queries // count_blocks(queries, max(1, most)))
 
 
 def attend(parts, tensors, *, block, mask=None, dropout=None):

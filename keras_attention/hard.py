@@ -70,6 +70,7 @@ class HardNormalizer(Normalizer):
         return ops.cast(weights, self.compute_dtype)
 
     def estimate(self, log_probs, noisy, mask, draws):
+        """Weights in training, with a subclass's own estimate of their derivatives."""
         raise NotImplementedError
 
     def _gumbel_noise(self, like):

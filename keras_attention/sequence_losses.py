@@ -79,11 +79,11 @@ def losses_per_sample(loss, y_true, y_pred, sample_weight=None):
                 f"{type(function).__name__}(reduction={function.reduction!r})"
             )
         function = function.call
-    y_true, y_pred_ = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-    if len(y_true.shape) == len(y_pred_.shape) - 1 and y_pred_.shape[-1] == 1:
-        y_true = ops.expand_dims(y_true, -1)  # As Keras does with labels `(B,)`.
-    losses = function(y_true, y_pred_)
     mask = getattr(y_pred, "_keras_mask", None)
+    y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    if len(y_true.shape) == len(y_pred.shape) - 1 and y_pred.shape[-1] == 1:
+        y_true = ops.expand_dims(y_true, -1)  # As Keras does with labels `(B,)`.
+    losses = function(y_true, y_pred)
     if mask is not None:
         # As Keras does: what the output's mask leaves out does not count in the mean.
         mask = ops.cast(mask, losses.dtype)
