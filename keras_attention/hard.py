@@ -246,7 +246,11 @@ class Reinforce(HardNormalizer):
         self.baseline_decay = baseline_decay
         # A decaying sum of losses, and that of as many ones: no average before the first.
         self.moments = self.add_weight(
-            name="moments", shape=(2,), initializer="zeros", trainable=False
+            name="moments",
+            shape=(2,),
+            dtype="float32",  # As losses are, whatever the model's dtype.
+            initializer="zeros",
+            trainable=False,
         )
 
     def estimate(self, log_probs, noisy, mask, draws):

@@ -87,6 +87,16 @@ def test_hard_attention_takes_labels_without_a_second_axis(normalizer):
     assert np.isfinite(losses).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "mixed_float16", "float64"])
+def test_hard_attention_is_trained_in_every_dtype(dtype):
+    inputs = keras.Input((4, 3), dtype="float32")
+    pooled = ka.AttentionPooling(2, normalizer="reinforce", dtype=dtype)(inputs)
+    model = ka.HardAttentionModel(inputs, keras.layers.Dense(1, dtype=dtype)(pooled))
+    model.compile("sgd", "mse", run_eagerly=True)
+    history = model.fit(random(6, 4, 3), random(6, 1), verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+
+
 def test_losses_of_labels_without_a_second_axis_are_those_with_one():
     from keras_attention.sequence_losses import losses_per_sample
 
