@@ -7,8 +7,7 @@ one of three hops for all tasks together, and one of a single hop for all togeth
 trained from several starts; `best` is the one with the lowest training error, which is
 what the paper reports (of 10), `mean` the average over all of them.
 
-On the CPU, KERAS_BACKEND=jax is several times faster than TensorFlow: the network is so
-small that calling operations costs more than their work.
+With KERAS_BACKEND=jax all starts are trained at once, see `together.py`.
 """
 
 import argparse
@@ -21,6 +20,11 @@ import keras
 import numpy as np
 
 from keras_attention.recipes import babi as recipe
+
+if keras.backend.backend() == "jax":
+    from together import fit_restarts
+else:
+    from keras_attention.recipes.babi import fit_restarts
 
 # Sukhbaatar et al., 2015, arXiv:1503.08895, table 1: errors in percent of tasks 1 to 20,
 # with position encoding and linear start, the two of three hops with random noise as well.
@@ -72,9 +76,7 @@ def train_group(group, restarts, epochs, settings):
         wrong = said != targets
         runs.append({task: 100 * wrong[task_of == task].mean() for task in group})
 
-    errors = recipe.fit_restarts(
-        model, training, range(restarts), epochs, after_each=measure
-    )
+    errors = fit_restarts(model, training, range(restarts), epochs, after_each=measure)
     best = runs[int(np.argmin(errors))]
     return {
         task: {

@@ -122,7 +122,8 @@ def test_scheduled_sampling(decoder, tmp_path):
     np.testing.assert_allclose(found[real], forced[real], atol=1e-5)
     # A model sure of what it says draws what greedy search finds.
     kernel, bias = model.classifier.get_weights()
-    model.classifier.set_weights([1e3 * kernel, 1e3 * bias])
+    silent = np.isin(np.arange(len(bias)), [0, START_ID])
+    model.classifier.set_weights([1e3 * kernel, 1e3 * bias - 1e5 * silent])
     free = model.generate(pairs[0], max_length=pairs[1].shape[1])
     model.sampling.assign(1.0)
     found = to_numpy(model(pairs, training=True)).argmax(-1)
@@ -143,8 +144,14 @@ def test_scheduled_sampling(decoder, tmp_path):
 
 def by_hand(model, source, function, max_length, **options):
     memory, mask, states = model.encode(source)
+
+    def step(*state):
+        logits, *others = model.step(*state)
+        silent = np.isin(np.arange(logits.shape[-1]), [0, START_ID])
+        return ops.where(silent, -np.inf, logits), *others
+
     found = function(
-        model.step,
+        step,
         model.decoder.complete_states(states, len(source)),
         np.full(len(source), START_ID),
         END_ID,
@@ -153,6 +160,16 @@ def by_hand(model, source, function, max_length, **options):
         **options,
     )
     return found._asdict()
+
+
+@pytest.mark.parametrize("options", [{}, BEAMS, {"sampling": True, "seed": 0}], ids=str)
+def test_no_search_says_padding_or_a_start(options):
+    model = small()
+    kernel, bias = model.classifier.get_weights()
+    bias[[0, START_ID]] += 50
+    model.classifier.set_weights([kernel, bias])
+    tokens = model.generate(model.encode_sources(SOURCES), max_length=6, **options)["tokens"]
+    assert not np.isin(tokens, [0, START_ID]).any()
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.config import check_positive_integer
 from keras_attention.generation import beam_search, greedy_search, sample
 from keras_attention.models.signs import END_ID, START_ID
+from keras_attention.text import PADDING
 
 
 class _Searcher(keras.Model):
@@ -55,7 +56,7 @@ class _Searcher(keras.Model):
         decoder = model.decoder
         batch = ops.shape(source)[0]
         arguments = dict(
-            step=model.step,
+            step=self.step,
             states=decoder.complete_states(states, batch),
             start_tokens=ops.full((batch,), self.start_token, "int32"),
             end_token=self.end_token,
@@ -70,6 +71,13 @@ class _Searcher(keras.Model):
         else:
             found = greedy_search(**arguments)
         return {name: ops.expand_dims(x, 1) for name, x in found._asdict().items()}
+
+    def step(self, tokens, states, context):
+        """The model's, without signs that say nothing: a target has them nowhere."""
+        logits, alignments, states = self.model.step(tokens, states, context)
+        numbers = ops.arange(logits.shape[-1])
+        silent = ops.logical_or(numbers == PADDING, numbers == self.start_token)
+        return ops.where(silent, -float("inf"), logits), alignments, states
 
     def start_anew(self):
         """With a seed, draws the same again from here on."""

@@ -166,9 +166,9 @@ def fit_restarts(
     errors, best = [], None
     for seed in seeds:
         keras.utils.set_random_seed(seed)
-        model.set_weights(_fresh(model, seed))
+        start_anew(model, seed)
         fit(model, Batches(inputs, targets, seed), epochs, verbose)
-        errors.append(_error(model.predict(inputs, 250, verbose=0), targets))
+        errors.append(error_on(model, inputs, targets))
         if errors[-1] == min(errors):
             best = model.get_weights()
             if after_best:
@@ -180,9 +180,29 @@ def fit_restarts(
 
 
 def fit(model, batches, epochs, verbose=0):
-    """Trains with the paper's rates: .005 while linear, then .01, halved three times."""
+    """Trains as the paper did."""
+    linear = compile_as_published(model, len(batches), epochs)
+    model.fit(
+        batches,
+        epochs=linear + epochs,
+        shuffle=False,
+        verbose=verbose,
+        callbacks=[LinearStart(linear)],
+    )
+
+
+def compile_as_published(model, steps, epochs):
+    """The paper's rates: .005 while linear, then .01, halved three times.
+
+    Args:
+        model: What `create` returns.
+        steps: Batches in an epoch.
+        epochs: As in `train`.
+
+    Returns:
+        The number of epochs to be linear for, before the others.
+    """
     linear = epochs // 5
-    steps = len(batches)
     cuts = [linear * steps + k * epochs * steps // 4 for k in range(4)]
     rates = [LEARNING_RATE / 2, *(LEARNING_RATE / 2**k for k in range(4))]
     schedule = keras.optimizers.schedules.PiecewiseConstantDecay(cuts, rates)
@@ -194,13 +214,20 @@ def fit(model, batches, epochs, verbose=0):
             keras.optimizers.SGD(schedule, global_clipnorm=40.0),
             jit_compile=keras.backend.backend() == "jax",
         )
-    model.fit(
-        batches,
-        epochs=linear + epochs,
-        shuffle=False,
-        verbose=verbose,
-        callbacks=[LinearStart(linear)],
-    )
+    return linear
+
+
+def start_anew(model, seed):
+    """Gives a model the first weights of a seed."""
+    other = type(model).from_config({**model.get_config(), "seed": seed})
+    other.build(None)
+    model.set_weights(other.get_weights())
+
+
+def error_on(model, inputs, targets):
+    """The share of encoded questions that a model answers wrongly, in percent."""
+    said = model.predict(inputs, 250, verbose=0).argmax(axis=-1)
+    return 100 * float(np.mean(said != targets))
 
 
 def evaluate(limit=None, directory=None, data=None):
@@ -283,18 +310,6 @@ def look(story, directory=None):
     answer = model.vocabulary[int(keras.ops.argmax(logits[0]))]
     weights = keras.ops.convert_to_numpy(weights)[0]
     return f"{question} {answer}", weights, sentences
-
-
-def _fresh(model, seed):
-    """First numbers for all weights."""
-    config = {**model.get_config(), "seed": seed}
-    other = type(model).from_config(config)
-    other.build(None)
-    return other.get_weights()
-
-
-def _error(logits, targets):
-    return 100 * float(np.mean(logits.argmax(axis=-1) != targets))
 
 
 def _description(model, parts, figures, settings):
