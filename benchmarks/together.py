@@ -6,6 +6,8 @@ call. The starts see the same batches in the same order, and differ in their fir
 and in the noise.
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import keras
@@ -24,7 +26,7 @@ def fit_restarts(model, questions, seeds, epochs, after_each):
     states = train(model, batches, seeds, linear, epochs)
     errors = []
     for place in range(len(seeds)):
-        assign(model, jax.tree.map(lambda numbers: numbers[place], states))
+        assign(model, jax.tree.map(operator.itemgetter(place), states))
         errors.append(recipe.error_on(model, inputs, targets))
         after_each(model)
     return errors

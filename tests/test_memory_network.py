@@ -53,6 +53,7 @@ def reference(model, story, question):
     """One example, counted by the paper's formulas in NumPy: logits and weights."""
     tables = [to_numpy(t.embeddings) for t in model.embeddings]
     ages = [to_numpy(t.embeddings) for t in model.ages]
+    empty = [to_numpy(t.embeddings) for t in model.empty] or np.zeros((9, 0, D))
 
     def vector(table, ids):
         ids = ids[ids > 0]
@@ -72,12 +73,13 @@ def reference(model, story, question):
                     + (ages[k][len(sentences) - 1 - i] if ages else 0.0)
                     for i, ids in enumerate(sentences)
                 ]
+                + [*empty[k]]
             )
             for k in (first, first + 1)
         )
         powers = np.exp(m @ u)
         w = powers / powers.sum()
-        found.append(w)
+        found.append(w[: len(sentences)])
         if not adjacent:
             u = u @ to_numpy(model.memory.kernels[0])
         u = u + w @ c
@@ -86,9 +88,14 @@ def reference(model, story, question):
 
 @pytest.mark.parametrize("tying", ["adjacent", "layer_wise"])
 @pytest.mark.parametrize("position_encoding", [True, False])
-@pytest.mark.parametrize("memory_size", [7, None])
-def test_equals_the_papers_formulas(tying, position_encoding, memory_size):
-    model = small(tying=tying, position_encoding=position_encoding, memory_size=memory_size)
+@pytest.mark.parametrize(("memory_size", "empty_slots"), [(7, 0), (None, 0), (7, 2)])
+def test_equals_the_papers_formulas(tying, position_encoding, memory_size, empty_slots):
+    model = small(
+        tying=tying,
+        position_encoding=position_encoding,
+        memory_size=memory_size,
+        empty_slots=empty_slots,
+    )
     logits, weights = outputs(model)
     assert weights.shape == (B, 2, S)
     assert logits.shape == (B, len(WORDS))
@@ -99,6 +106,17 @@ def test_equals_the_papers_formulas(tying, position_encoding, memory_size):
         np.testing.assert_allclose(weights[row][:, filled], hops, atol=1e-5)
         assert (weights[row][:, ~filled] == 0).all()
     np.testing.assert_allclose(to_numpy(model((STORY, QUESTION))), logits, atol=1e-6)
+
+
+def test_a_hop_can_look_at_nothing():
+    """Empty slots take weight, and add what they hold; a story of none is all theirs."""
+    model = small(hops=1, empty_slots=2)
+    _, weights = outputs(model)
+    assert (weights.sum(axis=-1) < 0.99).all()
+    logits, weights = outputs(model, np.zeros_like(STORY))
+    assert (weights == 0).all()
+    question = outputs(small(hops=1), np.zeros_like(STORY))[0]
+    assert np.abs(logits - question).max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -301,6 +319,7 @@ def test_config_and_errors():
         "position_encoding": False,
         "noise": 0.2,
         "seed": 5,
+        "empty_slots": 2,
     }
     model = MemoryNetwork(WORDS, **options)
     config = json.loads(json.dumps(model.get_config()))
@@ -312,6 +331,8 @@ def test_config_and_errors():
         MemoryNetwork(["a", "a"])
     with pytest.raises(ValueError, match="positive integer"):
         MemoryNetwork(WORDS, hops=0)
+    with pytest.raises(ValueError, match="`empty_slots` to be a positive integer"):
+        MemoryNetwork(WORDS, empty_slots=-1)
 
 
 def test_seeds():

@@ -168,7 +168,9 @@ def test_no_search_says_padding_or_a_start(options):
     kernel, bias = model.classifier.get_weights()
     bias[[0, START_ID]] += 50
     model.classifier.set_weights([kernel, bias])
-    tokens = model.generate(model.encode_sources(SOURCES), max_length=6, **options)["tokens"]
+    tokens = model.generate(model.encode_sources(SOURCES), max_length=6, **options)[
+        "tokens"
+    ]
     assert not np.isin(tokens, [0, START_ID]).any()
 
 

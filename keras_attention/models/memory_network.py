@@ -75,6 +75,10 @@ class MemoryNetwork(Configurable, keras.Model):
             sentences are seen and the others are not, as in the paper. `None` for no such
             code: then the order of sentences does not matter, and all are seen.
         position_encoding: whether words have an order; else a sentence is their plain sum.
+        empty_slots: how many slots of learned vectors each memory has besides the
+            sentences: where nothing fits, that is where a hop can look, so that it can tell
+            "no" from "yes". In the published program all rows of the memory that a
+            story leaves empty are of this kind.
         noise: in training, how many empty slots for each sentence are put at random
             between them, so that `T` does not learn by heart how long ago things were said.
         seed: integer for the noise and for the weights' first numbers.
@@ -90,7 +94,8 @@ class MemoryNetwork(Configurable, keras.Model):
 
     Returns:
         Logits `(B, V)` of the words of the vocabulary; with `return_attention_scores` the
-        pair of them and the weights `(B, hops, S)`.
+        pair of them and the weights `(B, hops, S)`, whose sums lack what went to
+        `empty_slots`.
 
     Raises:
         ValueError: for an unknown `tying`, or a vocabulary that is no list of distinct
@@ -118,10 +123,13 @@ class MemoryNetwork(Configurable, keras.Model):
         position_encoding=True,
         noise=0.0,
         seed=None,
+        empty_slots=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_positive_integer("hops", hops)
+        if empty_slots != 0:
+            check_positive_integer("empty_slots", empty_slots)
         if tying not in TYINGS:
             raise ValueError(f"Expected `tying` in {TYINGS}. Received: {tying!r}")
         self.vocabulary = text.check_vocabulary(vocabulary)
@@ -132,6 +140,7 @@ class MemoryNetwork(Configurable, keras.Model):
         self.position_encoding = position_encoding
         self.noise = noise
         self.seed = seed
+        self.empty_slots = empty_slots
 
         number = hops + 1 if tying == "adjacent" else 2
         rows = len(self.vocabulary) + text.FIRST_WORD
@@ -139,6 +148,10 @@ class MemoryNetwork(Configurable, keras.Model):
         self.ages = []
         if memory_size is not None:
             self.ages = [self._table(memory_size, number + k) for k in range(number)]
+        self.empty = []
+        if empty_slots:
+            first = 2 * number + 1
+            self.empty = [self._table(empty_slots, first + k) for k in range(number)]
         self.normalizer = SwitchedSoftmax(dtype=self.dtype_policy)
         self.memory = KeyValueMemory(
             hops=1 if tying == "adjacent" else hops,
@@ -150,7 +163,7 @@ class MemoryNetwork(Configurable, keras.Model):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape):
-        for table in [*self.embeddings, *self.ages]:
+        for table in [*self.embeddings, *self.ages, *self.empty]:
             table.build((None, None))
         if not self.memory.built:
             depth = self.embedding_dim
@@ -165,12 +178,14 @@ class MemoryNetwork(Configurable, keras.Model):
         if self.ages:
             pairs = zip(slots, self.ages, strict=True)
             slots = [slot + table(ages) for slot, table in pairs]
+        if self.empty:
+            slots, seen = self._with_empty(slots, seen)
         found = []
         for key, value in itertools.pairwise(slots):
             state, weights = self.memory(
                 state, value, key, value_mask=seen, return_attention_scores=True
             )
-            found.append(weights)
+            found.append(weights[..., self.empty_slots :])
         # By a call, as a quantized layer's table is not its vectors.
         numbers = text.FIRST_WORD + ops.arange(len(self.vocabulary), dtype="int32")
         answers = self.embeddings[-1](numbers)
@@ -274,6 +289,15 @@ class MemoryNetwork(Configurable, keras.Model):
             earlier = ops.cumsum(added, axis=-1) - added
             ages = ages + ops.sum(added, axis=-1, keepdims=True) - earlier
         return ops.clip(ages, 0, self.memory_size - 1), seen
+
+    def _with_empty(self, slots, seen):
+        """Slots `(B, S, D)`, and which are seen, with the empty ones before them."""
+        shape = (ops.shape(seen)[0], self.empty_slots)
+        places = ops.broadcast_to(ops.arange(self.empty_slots, dtype="int32"), shape)
+        pairs = zip(self.empty, slots, strict=True)
+        joined = [ops.concatenate([table(places), x], axis=1) for table, x in pairs]
+        seen = ops.concatenate([ops.ones(shape, "bool"), seen], axis=1)
+        return joined, seen
 
     def _sum_words(self, tables, ids):
         """`sum_j l_j * E x_j` for each table `E`: ids `(..., W)` to vectors `(..., D)`."""

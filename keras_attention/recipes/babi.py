@@ -23,6 +23,7 @@ LEARNING_RATE = 0.01
 RESTARTS = 1
 BATCH_SIZE = 32
 MEMORY_SIZE = 50
+EMPTY_SLOTS = 1
 # Numbers of sentences that stories are padded to: few, since each is compiled on its own.
 SIZES = (4, 8, 12, 24, MEMORY_SIZE)
 
@@ -132,6 +133,7 @@ def create(vocabulary, embedding_dim=20, hops=3, noise=0.1):
         memory_size=MEMORY_SIZE,
         noise=noise,
         seed=SEED,
+        empty_slots=EMPTY_SLOTS,
     )
 
 
