@@ -17,8 +17,9 @@ from keras_attention.mask_parts import lengthen
 WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
 BLOCK_BYTES = 2**23
-# The same where a block has queries of one head, or of a few, only.
-GROUP_BYTES = 2**22
+# The same where a block has queries of one head, or of a few, only: there it is the time
+# of products of matrices that counts, and these are faster the larger they are.
+GROUP_BYTES = 2**24
 
 
 class Parts(NamedTuple):
@@ -77,8 +78,8 @@ def choose(scores_shape, numbers, grouped=False):
 
     >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
     (None, 32, None)
-    >>> choose((None, 2048, 2048), 1, grouped=True)
-    512
+    >>> choose((None, 4096, 4096), 1, grouped=True)
+    1024
     """
     *lead, queries, keys = scores_shape
     if queries is None or keys is None:
