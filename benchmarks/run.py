@@ -279,7 +279,9 @@ def plot(path, options):
 
 def read_options(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--quick", action="store_true", help="few cases, few repeats, no PyTorch")
+    parser.add_argument(
+        "--quick", action="store_true", help="few cases and repeats, no PyTorch"
+    )
     parser.add_argument("--json", action="store_true", help="one object a line")
     parser.add_argument("--cases", nargs="+", metavar="NAME")
     parser.add_argument("--repeats", type=int, help="how often each runs")
