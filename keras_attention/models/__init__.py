@@ -3,7 +3,8 @@
 from keras_attention.models.captioner import ImageCaptioner
 from keras_attention.models.feed_forward import FeedForwardAttention
 from keras_attention.models.hierarchical import HierarchicalAttention, MeanPooling
-from keras_attention.models.memory_network import LinearStart, MemoryNetwork
+from keras_attention.models.linear_start import LinearStart
+from keras_attention.models.memory_network import MemoryNetwork
 from keras_attention.models.multiple_instance import MultipleInstance
 from keras_attention.models.seq2seq import Seq2Seq
 

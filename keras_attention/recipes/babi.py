@@ -12,7 +12,8 @@ import numpy as np
 
 from keras_attention import recipes, text, visualization
 from keras_attention.datasets import babi
-from keras_attention.models.memory_network import LinearStart, MemoryNetwork, words
+from keras_attention.models import LinearStart, MemoryNetwork
+from keras_attention.models.memory_network import words
 from keras_attention.visualization.alignment import shade_alignment
 
 FILE = "babi.keras"

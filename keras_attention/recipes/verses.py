@@ -23,7 +23,7 @@ SEED = 0
 # Before all verses, short ones: there attention finds out sooner what it is for.
 SHORT = 15
 # The most tokens in a verse, and epochs; the learning rate falls to 0 in each round.
-ROUNDS = ((SHORT, 6), (None, 14), (None, 6))
+ROUNDS = ((SHORT, 6), (None, 14), (None, 6), (None, 6), (None, 6), (None, 6))
 LEARNING_RATE = 2e-3
 BATCH_SIZE = 32
 # Words that stand at least four and five times in the verses to train on.
