@@ -41,8 +41,8 @@ class MemoryNetwork(Configurable, keras.Model):
         position_encoding: whether words have an order; else a sentence is their plain sum.
         empty_slots: how many slots of learned vectors each memory has besides the
             sentences: where nothing fits, that is where a hop can look, so that it can tell
-            "no" from "yes". In the published program all rows of the memory that a
-            story leaves empty are of this kind.
+            "no" from "yes". Implementations that pad stories without a mask have such
+            slots wherever a story is short; these here do not depend on padding.
         noise: in training, how many empty slots for each sentence are put at random
             between them, so that `T` does not learn by heart how long ago things were said.
         seed: integer for the noise and for the weights' first numbers.
