@@ -68,6 +68,7 @@ test-backends: test-jax test-torch
 # JAX compiles each operation for each shape: once for both processes and the next run.
 test-jax: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.venv-jax/compiled
 test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
+test-jax: CONTRACT += tests/test_together.py
 
 # Without TensorFlow, so its own files cannot be imported.
 test-jax test-torch: test-%: .venv-%/installed
