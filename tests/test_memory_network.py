@@ -301,11 +301,10 @@ def test_encoding():
     ]
     assert question.tolist() == [[8, 0], [9, 2]]
     assert model.encode_answers(["Kitchen", "mary"]).tolist() == [5, 0]
-    for stories, questions in (["Mary."], ["Who?"]), ([["Mary."]], []):
-        with pytest.raises(
-            ValueError, match=r"Expected a story(,| as) a list of sentences"
-        ):
-            model.encode(stories, questions)
+    with pytest.raises(ValueError, match="Expected a story as a list of sentences"):
+        model.encode(["Mary."], ["Who?"])
+    with pytest.raises(ValueError, match="Expected a story, a list of sentences"):
+        model.encode([["Mary."]], [])
     with pytest.raises(ValueError, match="Expected answers out of the vocabulary"):
         model.encode_answers(["cellar"])
 

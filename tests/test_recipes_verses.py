@@ -174,7 +174,7 @@ def test_the_shipped_model_translates():
     assert file.stat().st_size < 5_000_000
     model = keras.models.load_model(file)
     (said,) = model.translate(["Y Jesús le dijo:"], max_length=12)
-    assert {"jesus", "him", ","} <= set(said.split())
+    assert said.startswith("then jesus answered him ,")
     figures = json.loads(file.with_suffix(".json").read_text())["figures"]
     assert list(figures) == FIGURES
     assert figures["alignment_accuracy"] > figures["alignment_diagonal"]

@@ -230,17 +230,20 @@ def test_a_file_translates_in_a_fresh_process(decoder, tmp_path, fresh_process):
         """
         model = keras.models.load_model(sys.argv[1])
         options = {"max_length": 6, "min_length": 2}
-        print(ascii(model.translate(["abca", "d\\xe4", "cab"], **options)))
+        texts = ["abca", "d\\xe4", "cab"]
+        print(ascii(model.translate(texts, **options)))
+        print(ascii(model.translate(texts, sampling=True, seed=1, **options)))
         print(ascii(model.translate(["abca", "d\\xe4"], beam_width=3, **options)))
         print(model.dropout, model.encoder_layers, model.seed)
         """,
         tmp_path / "m.keras",
     )
     options = {"max_length": 6, "min_length": 2}
-    greedy = model.translate(SOURCES, **options)
+    greedy = ascii(model.translate(SOURCES, **options))
+    drawn = model.translate(SOURCES, sampling=True, seed=1, **options)
     beams = ascii(model.translate(SOURCES[:2], beam_width=3, **options))
-    assert printed.splitlines() == [ascii(greedy), beams, "0.25 2 3"]
-    assert "".join(greedy).strip()
+    assert printed.splitlines() == [greedy, ascii(drawn), beams, "0.25 2 3"]
+    assert len(set(drawn)) == 3
 
 
 SERVE = """
