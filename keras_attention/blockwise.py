@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_attention.axes import batch_size, count_blocks
-from keras_attention.mask_parts import lengthen
+from keras_attention.mask_parts import lengthen, shorten
 
 # Scores of more bytes than this are not made all at once.
 WHOLE_BYTES = 2**25
@@ -130,7 +130,7 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
         output = tensorflow_groups.attend(
             query, key, value, block=block, masks=mask, drop=drop, most=GROUP_BYTES
         )
-        return output[..., :length, :]
+        return shorten(output, length)
 
     mask_at = mask.in_blocks(block) if mask else lambda index: None
 
@@ -158,7 +158,7 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
 
         tensors = [key, value, *values]
         output = tensorflow_gradients.map_blocks(one_block, query, tensors, block)
-    return output[..., :length, :]
+    return shorten(output, length)
 
 
 def map_blocks(function, rows, shared, block):

@@ -160,6 +160,12 @@ def lengthen(x, length, block):
     return ops.pad(x, [*([0, 0] for _ in x.shape[:-2]), [0, gap], [0, 0]])
 
 
+def shorten(x, length):
+    """The first rows: what `lengthen` got."""
+    whole = isinstance(length, int) and x.shape[-2] == length
+    return x if whole else x[..., :length, :]
+
+
 def _in_rows(part, length, block):
     """`part` with a row for each query of whole blocks, or one row for all."""
     if part.shape[-2] == 1:

@@ -6,6 +6,8 @@ bound that XLA could compile a gradient with. A gradient of our own is two plain
 
 import tensorflow as tf
 
+from keras_attention.tensorflow_softmax import weights_of
+
 
 def compiled(function):
     """`function` of tensors, compiled for each shape it meets, in graphs as in eager."""
@@ -86,9 +88,6 @@ def map_blocks(function, rows, shared, block):
 def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
     """Attention with softmax: as `map_blocks`, with a gradient of fewer passes.
 
-    A query keeps its largest score and its sum of exponentials, which make weights of
-    scores in one pass; weights are not divided by the sum, the upstream gradient is.
-
     Args:
         scores: `(query, key, *values)` to `(..., block, Tk)`.
         query: `(..., T, P)`, with `T` a multiple of `block`.
@@ -103,30 +102,8 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         A tensor `(..., T, Dv)`.
     """
 
-    # A column of ones makes a product with `value` add up weights, and take off a mean,
-    # where a pass over the block would be needed. Dropout is in its way.
-    with_ones = tf.concat([value, tf.ones_like(value[..., :1])], -1)
-    with_ones = tf.stop_gradient(with_ones)
-
-    def exponentials(i, s, top):
-        mask, e = mask_at(i), tf.exp(s - top)
-        return e if mask is None else tf.where(mask, e, tf.zeros((), e.dtype))
-
-    def one_block(i, query, key, value, *values):
-        s, mask = scores(query, key, *values), mask_at(i)
-        seen = s if mask is None else tf.where(mask, s, tf.constant(s.dtype.min, s.dtype))
-        top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), s.dtype.min)
-        e = exponentials(i, s, top)
-        if drop is None:
-            return tf.concat([tf.matmul(e, with_ones), top], -1)
-        total = tf.reduce_sum(e, -1, keepdims=True)
-        return tf.concat([tf.matmul(drop(i, e), value), total, top], -1)
-
-    def slopes(i, given, mean, value):
-        if drop is None:
-            given = tf.concat([given, -mean], -1)
-            return tf.matmul(given, with_ones, transpose_b=True)
-        return drop(i, tf.matmul(given, value, transpose_b=True)) - mean
+    def used(i, weights):
+        return weights if drop is None else drop(i, weights)
 
     @tf.custom_gradient
     def run(*tensors):
@@ -134,17 +111,15 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
         blocks = _length(query) // block
 
         def step(i, outputs):
-            part = _block(query, i, block)
-            return i + 1, outputs.write(i, one_block(i, part, key, value, *values))
+            s = scores(_block(query, i, block), key, *values)
+            weights = used(i, weights_of(s, mask_at(i)))
+            return i + 1, outputs.write(i, tf.matmul(weights, value))
 
         _, outputs = loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
-        joined = _join(outputs.stack(), query)
-        output, total, top = joined[..., :-2], joined[..., -2:-1], joined[..., -1:]
-        total = tf.where(total > 0, total, tf.ones_like(total))
-        output = output / total
+        output = _join(outputs.stack(), query)
 
         def gradient(upstream):
-            given_rows = tf.stop_gradient(upstream) / total
+            given_rows = tf.stop_gradient(upstream)
             mean = tf.reduce_sum(given_rows * output, -1, keepdims=True)
 
             def step(i, stack, sums):
@@ -153,11 +128,11 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(sources)
                     s = scores(*sources)
-                e = exponentials(i, s, _block(top, i, block))
-                slope = e * slopes(i, given, _block(mean, i, block), value)
+                weights = weights_of(s, mask_at(i))
+                slope = used(i, tf.matmul(given, value, transpose_b=True))
+                slope = weights * (slope - _block(mean, i, block))
                 own, *found = tape.gradient(s, sources, slope, "zero")
-                e = e if drop is None else drop(i, e)
-                found.insert(1, tf.matmul(e, given, transpose_a=True))
+                found.insert(1, tf.matmul(used(i, weights), given, transpose_a=True))
                 return i + 1, stack.write(i, own), _add(sums, found)
 
             shared = [key, value, *values]

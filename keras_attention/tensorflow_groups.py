@@ -1,10 +1,12 @@
 """Softmax attention of inner products, for groups of heads and blocks of queries.
 
-A block stays in a processor's cache, and few passes are made over it. Weights are not
-divided by their sum, the output and the upstream gradient are. A column of ones makes a
-product with the values add weights up, another takes off the largest score or a mean.
+A block stays in a processor's cache, and few passes are made over it: the softmax is one
+kernel, quicker than exponentials alone are, so that the backward pass takes it again
+rather than keep what would save a part of it. A column of ones takes off a mean there
+within a product of matrices.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,9 +14,7 @@ import tensorflow as tf
 
 from keras_attention.axes import batch_size, count_blocks
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
-
-# e^s of scores up to this is a float32, and so is a sum of many; so is e^-s.
-RANGE = 40.0
+from keras_attention.tensorflow_softmax import weights_of
 
 
 def attend(query, key, value, *, block, masks, drop, most):
@@ -39,8 +39,10 @@ def attend(query, key, value, *, block, masks, drop, most):
     )
     mask_at = masks.in_groups(block, lead, group) if masks else lambda place, i: None
     output = _run(query_, key_, value_, _Parts(block, group, mask_at, drop))
-    rows = tf.reduce_prod(tf.stack(lead)) if lead else 1
-    output = tf.reshape(output[:rows], [*lead, *_sizes(output)[1:]])
+    rows = math.prod(lead)
+    # A slice of all would be a copy.
+    output = output if _is(rows, output.shape[0]) else output[:rows]
+    output = tf.reshape(output, [*lead, *_sizes(output)[1:]])
     return tf.ensure_shape(output, [*query.shape[:-1], value.shape[-1]])
 
 
@@ -50,18 +52,10 @@ def _run(query, key, value, parts):
     @tf.custom_gradient
     def run(*tensors):
         query, key, value = unwatched(*tensors)
-        with_ones = _with_column(value, 1.0)
-        joined = _forward(query, key, with_ones, parts)
-        output, total, top = joined[..., :-2], joined[..., -2:-1], joined[..., -1:]
-        total = tf.where(total > 0, total, tf.ones_like(total))
-        output = output / total
+        output = _forward(query, key, value, parts)
 
         def gradient(upstream):
-            given = tf.stop_gradient(upstream) / total
-            mean = tf.reduce_sum(given * output, -1, keepdims=True)
-            given = tf.concat([given, -mean], -1)
-            shifted = tf.concat([query, -top], -1), _with_column(key, 1.0)
-            found = _backward(*shifted, with_ones, given, parts)
+            found = _backward(query, key, value, output, tf.stop_gradient(upstream), parts)
             return differentiable_once(found, *tensors, upstream)
 
         return output, gradient
@@ -70,7 +64,7 @@ def _run(query, key, value, parts):
 
 
 class _Parts(NamedTuple):
-    """How the rows are divided, and what happens to exponentials of scores."""
+    """How the rows are divided, and what happens to scores and weights."""
 
     block: int
     group: int
@@ -83,93 +77,87 @@ class _Parts(NamedTuple):
     def blocks(self, x):
         return _sizes(x)[1] // self.block
 
-    def hide(self, exponentials, place, i):
-        mask = self.mask_at(place, i)
-        zero = tf.zeros((), exponentials.dtype)
-        return exponentials if mask is None else tf.where(mask, exponentials, zero)
+    def of_group(self, place, *tensors):
+        return [_part(x, place, self.group, 0) for x in tensors]
+
+    def of_block(self, i, *tensors):
+        return [_part(x, i, self.block, 1) for x in tensors]
+
+    def weights(self, place, i, query, key):
+        scores = tf.matmul(query, key, transpose_b=True)
+        return weights_of(scores, self.mask_at(place, i))
 
 
 def _forward(query, key, value, parts):
-    """`(heads, T, Dv + 2)`: sums of values, of exponentials; what scores lost before."""
+    """`(heads, T, Dv)`."""
     groups, blocks = parts.groups(query), parts.blocks(query)
-    in_range = _largest_norm(query) * _largest_norm(key) < RANGE
 
     def one_block(place, i, query, key, value):
-        # Each way makes scores of its own, so that exponentials can take their place.
-        def plain():
-            s = tf.matmul(query, key, transpose_b=True)
-            return tf.exp(s), tf.zeros_like(s[..., :1])
-
-        def shifted():
-            s = tf.matmul(query, key, transpose_b=True)
-            mask, lowest = parts.mask_at(place, i), tf.constant(s.dtype.min, s.dtype)
-            seen = s if mask is None else tf.where(mask, s, lowest)
-            top = tf.maximum(tf.reduce_max(seen, -1, keepdims=True), lowest)
-            return tf.exp(s - top), top
-
-        e, top = tf.cond(in_range, plain, shifted)
-        e = parts.hide(e, place, i)
-        if parts.drop is None:
-            return tf.concat([tf.matmul(e, value), top], -1)
-        total = tf.reduce_sum(e, -1, keepdims=True)
-        e = parts.drop(place * blocks + i, e)
-        return tf.concat([tf.matmul(e, value[..., :-1]), total, top], -1)
+        weights = parts.weights(place, i, query, key)
+        if parts.drop is not None:
+            weights = parts.drop(place * blocks + i, weights)
+        return tf.matmul(weights, value)
 
     def one_group(place, stack):
-        rows, *shared = (_part(x, place, parts.group, 0) for x in (query, key, value))
+        rows, *shared = parts.of_group(place, query, key, value)
 
         def step(i, stack):
-            part = _part(rows, i, parts.block, 1)
-            return i + 1, stack.write(i, one_block(place, i, part, *shared))
+            found = one_block(place, i, *parts.of_block(i, rows), *shared)
+            return i + 1, stack.write(i, found)
 
+        if _is(blocks, 1):
+            return place + 1, stack.write(place, one_block(place, 0, rows, *shared))
         _, found = loop(step, blocks, (tf.TensorArray(query.dtype, blocks),))
         return place + 1, stack.write(place, _end_to_end(found.stack()))
 
     _, found = loop(one_group, groups, (tf.TensorArray(query.dtype, groups),))
-    return _together(found.stack(), query)
+    return _together(found.stack(), query, value)
 
 
-def _backward(query, key, value, given, parts):
-    """Gradients by the first three, which all have the columns that sums are made with."""
+def _backward(query, key, value, output, upstream, parts):
+    """Gradients by the first three."""
     groups, blocks = parts.groups(query), parts.blocks(query)
+    # Each weight's gradient less the mean of a row's, where no dropout stands between.
+    mean = tf.reduce_sum(upstream * output, -1, keepdims=True)
+    shifted = tf.concat([upstream, -mean], -1)
+    with_ones = tf.concat([value, tf.ones_like(value[..., :1])], -1)
 
-    def one_block(place, i, query, key, value, given, plain_key):
-        e = tf.exp(tf.matmul(query, key, transpose_b=True))
-        e = used = parts.hide(e, place, i)
+    def one_block(place, i, query, upstream, shifted, key, with_ones):
+        used = weights = parts.weights(place, i, query, key)
         if parts.drop is None:
-            slope = tf.matmul(given, value, transpose_b=True)
+            slope = tf.matmul(shifted, with_ones, transpose_b=True)
         else:
-            slope = tf.matmul(given[..., :-1], value[..., :-1], transpose_b=True)
-            slope = parts.drop(place * blocks + i, slope) + given[..., -1:]
-            used = parts.drop(place * blocks + i, e)
-        slope = e * slope
-        to_key = tf.matmul(slope, query[..., :-1], transpose_a=True)
-        to_value = tf.matmul(used, given[..., :-1], transpose_a=True)
-        return tf.matmul(slope, plain_key), to_key, to_value
+            slope = tf.matmul(upstream, with_ones[..., :-1], transpose_b=True)
+            slope = parts.drop(place * blocks + i, slope) + shifted[..., -1:]
+            used = parts.drop(place * blocks + i, weights)
+        slope = weights * slope
+        to_key = tf.matmul(slope, query, transpose_a=True)
+        to_value = tf.matmul(used, upstream, transpose_a=True)
+        return tf.matmul(slope, key), to_key, to_value
 
     def one_group(place, *stacks):
-        tensors = (query, key, value, given)
-        rows, keys, values, givens = (_part(x, place, parts.group, 0) for x in tensors)
-        plain_keys = keys[..., :-1]
+        rows = parts.of_group(place, query, upstream, shifted)
+        shared = parts.of_group(place, key, with_ones)
 
         def step(i, stack, to_keys, to_values):
-            part, given = (_part(x, i, parts.block, 1) for x in (rows, givens))
-            found = one_block(place, i, part, keys, values, given, plain_keys)
+            found = one_block(place, i, *parts.of_block(i, *rows), *shared)
             own, to_key, to_value = found
             return i + 1, stack.write(i, own), to_keys + to_key, to_values + to_value
 
-        zeros = [tf.zeros_like(x[..., :-1]) for x in (keys, values)]
-        start = tf.TensorArray(query.dtype, blocks), *zeros
-        _, own, *sums = loop(step, blocks, start)
-        found = [_end_to_end(own.stack()), *sums]
+        if _is(blocks, 1):
+            found = one_block(place, 0, *rows, *shared)
+        else:
+            zeros = [tf.zeros_like(x) for x in parts.of_group(place, key, value)]
+            start = tf.TensorArray(query.dtype, blocks), *zeros
+            _, own, *sums = loop(step, blocks, start)
+            found = [_end_to_end(own.stack()), *sums]
         written = [s.write(place, x) for s, x in zip(stacks, found, strict=True)]
         return place + 1, *written
 
     stacks = [tf.TensorArray(query.dtype, groups) for _ in range(3)]
     _, *found = loop(one_group, groups, stacks)
-    likes = [x[..., :-1] for x in (query, key, value)]
-    found = [_together(f.stack(), x) for f, x in zip(found, likes, strict=True)]
-    return [tf.ensure_shape(f, x.shape) for f, x in zip(found, likes, strict=True)]
+    likes = query, key, value
+    return [_together(f.stack(), x, x) for f, x in zip(found, likes, strict=True)]
 
 
 def _lead(tensors):
@@ -196,7 +184,7 @@ def _stack(x, lead, group):
     x = tf.reshape(x, [-1, length, depth])
     rows = _sizes(x)[0]
     gap = count_blocks(rows, group) * group - rows
-    return x if isinstance(gap, int) and gap == 0 else tf.pad(x, [[0, gap], [0, 0], [0, 0]])
+    return x if _is(gap, 0) else tf.pad(x, [[0, gap], [0, 0], [0, 0]])
 
 
 def _group_size(query, key, block, most):
@@ -210,12 +198,8 @@ def _group_size(query, key, block, most):
     return max(1, -(-rows // count_blocks(rows, group)))
 
 
-def _largest_norm(x):
-    return tf.sqrt(tf.reduce_max(tf.reduce_sum(tf.square(x), -1)))
-
-
-def _with_column(x, number):
-    return tf.concat([x, tf.fill(tf.shape(x[..., :1]), tf.cast(number, x.dtype))], -1)
+def _is(size, number):
+    return isinstance(size, int) and size == number
 
 
 def _sizes(x):
@@ -238,8 +222,8 @@ def _end_to_end(stack):
     return tf.reshape(stack, [blocks[0], blocks[1] * blocks[2], blocks[3]])
 
 
-def _together(stack, like):
-    """`(groups, group, T, D)` to `(heads, T, D)`, with the first two sizes of `like`."""
+def _together(stack, rows, columns):
+    """`(groups, group, T, D)` to `(heads, T, D)`, with the sizes of two tensors."""
     shape = tf.shape(tf.ensure_shape(stack, [None] * 4))
     joined = tf.reshape(stack, [shape[0] * shape[1], shape[2], shape[3]])
-    return tf.ensure_shape(joined, [*like.shape[:1], None, None])
+    return tf.ensure_shape(joined, [*rows.shape[:-1], *columns.shape[-1:]])

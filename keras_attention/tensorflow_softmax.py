@@ -10,21 +10,10 @@ def softmax(scores, mask):
         scores: `(..., Tk)`.
         mask: booleans that broadcast to it, or `None`.
     """
-    lowest = tf.constant(-float("inf"), scores.dtype)
 
     @tf.custom_gradient
     def run(scores):
-        if mask is not None:
-            scores = tf.where(mask, scores, lowest)
-        weights = tf.nn.softmax(scores)
-
-        def without_empty_rows():
-            top = tf.reduce_max(scores, -1, keepdims=True)
-            return tf.where(top == lowest, tf.zeros_like(weights), weights)
-
-        # Minus infinity throughout makes a row NaN: its first weight tells, in one column.
-        damaged = tf.reduce_any(tf.math.is_nan(weights[..., :1]))
-        weights = tf.cond(damaged, without_empty_rows, lambda: weights)
+        weights = weights_of(scores, mask)
 
         def gradient(upstream):
             mean = tf.reduce_sum(upstream * weights, -1, keepdims=True)
@@ -34,3 +23,19 @@ def softmax(scores, mask):
         return weights, gradient
 
     return run(scores)
+
+
+def weights_of(scores, mask):
+    """As `softmax`, with a gradient that is not a number where a row leaves nothing."""
+    lowest = tf.constant(-float("inf"), scores.dtype)
+    if mask is not None:
+        scores = tf.where(mask, scores, lowest)
+    weights = tf.nn.softmax(scores)
+
+    def without_empty_rows():
+        top = tf.reduce_max(scores, -1, keepdims=True)
+        return tf.where(top == lowest, tf.zeros_like(weights), weights)
+
+    # Minus infinity throughout makes a row NaN: its first weight tells, in one column.
+    damaged = tf.reduce_any(tf.math.is_nan(weights[..., :1]))
+    return tf.cond(damaged, without_empty_rows, lambda: weights)
