@@ -14,6 +14,7 @@ compiles. The floor is the operations and bytes of a case over rates that this r
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -95,8 +96,10 @@ def measure(name, wanted, options):
                 taken = {figure: max(answer[figure], 1) for figure in ("first", "bytes")}
                 found[p.name] = {**taken, "runs": []}
         running = [p for p in processes if p.name in found]
+        # In another order each time: threads that wait busily take time from the next.
+        order = random.Random(0)
         for _ in range(options.repeats):
-            for p in running:
+            for p in order.sample(running, len(running)):
                 found[p.name]["runs"].append(p.run())
     finally:
         for p in processes:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_attention import masks
 from keras_attention.axes import batch_size, count_blocks
 from keras_attention.mask_parts import lengthen, shorten
 
@@ -17,9 +18,6 @@ from keras_attention.mask_parts import lengthen, shorten
 WHOLE_BYTES = 2**25
 # Scores of one block: a few of them fit a cache together.
 BLOCK_BYTES = 2**23
-# The same where a block has queries of one head, or of a few, only: there it is the time
-# of products of matrices that counts, and these are faster the larger they are.
-GROUP_BYTES = 2**24
 
 
 class Parts(NamedTuple):
@@ -79,7 +77,7 @@ def choose(scores_shape, numbers, grouped=False):
     >>> choose((4, 100, 100), 1), choose((None, 2048, 2048), 1), choose((4, None, 100), 1)
     (None, 32, None)
     >>> choose((None, 4096, 4096), 1, grouped=True)
-    1024
+    512
     """
     *lead, queries, keys = scores_shape
     if queries is None or keys is None:
@@ -87,7 +85,7 @@ def choose(scores_shape, numbers, grouped=False):
     row = 4 * numbers * keys
     if row * batch_size(lead) * queries <= WHOLE_BYTES:
         return None
-    most = GROUP_BYTES // row if grouped else BLOCK_BYTES // (row * batch_size(lead))
+    most = BLOCK_BYTES // (row * (1 if grouped else batch_size(lead)))
     return -(-queries // count_blocks(queries, max(1, most)))
 
 
@@ -128,9 +126,10 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
 
         query = query if parts.temperature == 1 else query / parts.temperature
         output = tensorflow_groups.attend(
-            query, key, value, block=block, masks=mask, drop=drop, most=GROUP_BYTES
+            query, key, value, block=block, masks=mask, drop=drop, most=BLOCK_BYTES
         )
-        return shorten(output, length)
+        output = shorten(output, length)
+        return masks.hide(output, mask.sees()) if mask else output
 
     mask_at = mask.in_blocks(block) if mask else lambda index: None
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from keras_attention.axes import batch_size, count_blocks
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
-from keras_attention.tensorflow_softmax import weights_of
 
 
 def attend(query, key, value, *, block, masks, drop, most):
@@ -30,7 +29,8 @@ def attend(query, key, value, *, block, masks, drop, most):
         most: bytes of the scores of one block.
 
     Returns:
-        A tensor `(..., T, Dv)`.
+        A tensor `(..., T, Dv)`. A query that sees nothing gets numbers of no meaning, which
+        the caller replaces.
     """
     lead = _lead([query, key, value])
     group = _group_size(query, key, block, most)
@@ -84,8 +84,13 @@ class _Parts(NamedTuple):
         return [_part(x, i, self.block, 1) for x in tensors]
 
     def weights(self, place, i, query, key):
-        scores = tf.matmul(query, key, transpose_b=True)
-        return weights_of(scores, self.mask_at(place, i))
+        scores, mask = tf.matmul(query, key, transpose_b=True), self.mask_at(place, i)
+        if mask is not None:
+            # A row of nothing but minus infinity would not be a number.
+            blind = ~tf.reduce_any(mask, -1, keepdims=True)
+            lowest = tf.constant(-float("inf"), scores.dtype)
+            scores = tf.where(mask | blind, scores, lowest)
+        return tf.nn.softmax(scores)
 
 
 def _forward(query, key, value, parts):

@@ -96,7 +96,7 @@ def test_sizes_choose_the_block():
     assert blockwise.choose((1, None, keys), 1) is None
     # The more heads, the more groups of them, not the smaller blocks.
     assert blockwise.choose((64, 512, 1024), 1, grouped=True) == 512
-    assert blockwise.choose((1, 4096, 4096), 1, grouped=True) == 1024
+    assert blockwise.choose((1, 4096, 4096), 1, grouped=True) == 512
 
 
 def test_many_scores_are_taken_in_blocks(monkeypatch):

@@ -121,7 +121,7 @@ def test_blocks_change_nothing(seed, monkeypatch):
         data["value"][hidden] = np.nan
         data["key"][hidden] = np.inf
     block = int(rng.integers(1, queries))
-    monkeypatch.setattr(blockwise, "GROUP_BYTES", 4 * 2 * block * keys)
+    monkeypatch.setattr(blockwise, "BLOCK_BYTES", 4 * 2 * block * keys)
     whole = Attention(score, normalizer)
     blocks = Attention(score, normalizer, block_size=block)
     whole(data["query"], data["value"], data["key"])
