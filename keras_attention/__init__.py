@@ -6,15 +6,16 @@ Each stage has its file, and a file imports only files of a lower level:
 
     config              0  constructor arguments as configuration, parts looked up by name
     masks               0  making and combining masks; what is masked has no influence
-    axes                0  folding pooled axes
+    axes                0  folding pooled axes, the largest along one
     cells               0  what a decoder needs to know about a Keras RNN cell
     text                0  words, sentences, vocabularies
     extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow
     tensorflow_softmax  0  softmax with a gradient of few passes, for TensorFlow
-    tensorflow_gradients  0  gradients of compiled functions and of blocks, for TensorFlow
+    tensorflow_gradients  0  gradients of compiled functions, for TensorFlow
     jax_gradients       0  gradients of compiled functions, for JAX
     mask_parts          1  all masks of one call, apart until a block of them is read
+    tensorflow_blocks   1  attention for blocks of queries, for TensorFlow
     tensorflow_groups   1  softmax attention for groups of heads, for TensorFlow
     visualization       1  pictures of weights
     datasets            1  real data to train on

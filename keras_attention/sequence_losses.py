@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention.axes import argmax
 from keras_attention.config import Configurable
 
 AXES = {"batch": 0, "time": 1}
@@ -190,7 +191,7 @@ class _PaddedMean(Configurable, keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_true = ops.cast(y_true, "int32")
         real = ops.not_equal(y_true, self.padding)
-        right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), y_true)
+        right = ops.equal(argmax(y_pred), y_true)
         # Flat: Keras weighs rows by their mean, which depends on how far they are padded.
         right, real = self.measure(right, real)
         super().update_state(ops.reshape(right, (-1,)), ops.reshape(real, (-1,)))

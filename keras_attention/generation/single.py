@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention.axes import argmax
 from keras_attention.config import as_list, check_positive_integer
 from keras_attention.generation.common import Search, Sequences, draw, unlist, write
 
@@ -40,7 +41,7 @@ def greedy_search(
      [1 0 0 0]]
     """
     search = Search(step, start_tokens, end_token, max_length, min_length)
-    return _follow(search, states, context, lambda log_probs, t: ops.argmax(log_probs, -1))
+    return _follow(search, states, context, lambda log_probs, t: argmax(log_probs))
 
 
 def sample(
