@@ -147,10 +147,17 @@ def _block(query, key, value, score, normalizer, dropout, block_size):
         return None
     if block_size is not None:
         return None if queries is not None and block_size >= queries else block_size
-    lead = (query[..., 0, 0] + key[..., 0, 0]).shape
+    lead = _first(query, key).shape
     numbers = score.numbers_per_pair(key.shape[-1])
     grouped = _is_grouped(score, normalizer, value)
     return blockwise.choose((*lead, queries, keys), numbers, grouped)
+
+
+def _first(query, key):
+    """A tensor of the shape of the axes before the last two, broadcast."""
+    first = query[..., 0, 0]
+    alike = tuple(query.shape[:-2]) == tuple(key.shape[:-2])
+    return first if alike else first + key[..., 0, 0]
 
 
 def _is_grouped(score, normalizer, value):
@@ -165,7 +172,7 @@ def _is_grouped(score, normalizer, value):
 
 def _in_blocks(query, key, value, block, *, score, normalizer, mask, dropout):
     """The output alone, for blocks of queries."""
-    first = query[..., 0, 0] + key[..., 0, 0]
+    first = _first(query, key)
     if tuple(query.shape[:-2]) != tuple(first.shape):
         shape = *ops.shape(first), *ops.shape(query)[-2:]
         query = ops.broadcast_to(query, shape)

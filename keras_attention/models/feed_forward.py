@@ -102,7 +102,4 @@ class FeedForwardAttention(Configurable, keras.Model):
         return ops.leaky_relu(layer(x), self.negative_slope)
 
     def _layer(self, units):
-        # As the paper's programs have it: features of two inputs start large enough.
-        return keras.layers.Dense(
-            units, kernel_initializer="he_normal", dtype=self.dtype_policy
-        )
+        return keras.layers.Dense(units, dtype=self.dtype_policy)
