@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import blockwise, masks, normalizers, scores
+from keras_attention.config import check_positive_integer
 from keras_attention.mask_parts import Masks
 
 
@@ -93,6 +94,8 @@ def attend(
     dtype = score.compute_dtype
     query, value = as_float(query, dtype), as_float(value, dtype)
     key = value if key is None else as_float(key, dtype)
+    if block_size is not None:
+        check_positive_integer("block_size", block_size)
     mask = _gather(mask, use_causal_mask, query, key)
     rows_of, unsound = None, None
     if attention_rows is not None and not return_attention_scores:
@@ -147,17 +150,19 @@ def _block(query, key, value, score, normalizer, dropout, block_size):
         return None
     if block_size is not None:
         return None if queries is not None and block_size >= queries else block_size
-    lead = _first(query, key).shape
+    lead = _first(query, key, value).shape
     numbers = score.numbers_per_pair(key.shape[-1])
     grouped = _is_grouped(score, normalizer, value)
     return blockwise.choose((*lead, queries, keys), numbers, grouped)
 
 
-def _first(query, key):
+def _first(query, key, value):
     """A tensor of the shape of the axes before the last two, broadcast."""
     first = query[..., 0, 0]
-    alike = tuple(query.shape[:-2]) == tuple(key.shape[:-2])
-    return first if alike else first + key[..., 0, 0]
+    for x in (key, value):
+        if tuple(x.shape[:-2]) != tuple(first.shape):
+            first = first + ops.cast(x[..., 0, 0], first.dtype)
+    return first
 
 
 def _is_grouped(score, normalizer, value):
@@ -172,10 +177,14 @@ def _is_grouped(score, normalizer, value):
 
 def _in_blocks(query, key, value, block, *, score, normalizer, mask, dropout):
     """The output alone, for blocks of queries."""
-    first = _first(query, key)
-    if tuple(query.shape[:-2]) != tuple(first.shape):
-        shape = *ops.shape(first), *ops.shape(query)[-2:]
-        query = ops.broadcast_to(query, shape)
+    # The key's gradient adds up over the axes that it is broadcast along, these do not.
+    first = _first(query, key, value)
+    query, value = (
+        x
+        if tuple(x.shape[:-2]) == tuple(first.shape)
+        else ops.broadcast_to(x, (*ops.shape(first), *ops.shape(x)[-2:]))
+        for x in (query, value)
+    )
     is_softmax = type(normalizer) is normalizers.Softmax
     steps = blockwise.Parts(
         scores=functools.partial(score, stage="compare"),

@@ -79,7 +79,8 @@ class Masks(NamedTuple):
         if self.causal:
             earlier = ops.arange(self.lengths[1], dtype="int32") - self._ahead - 1
             counts = ops.cumsum(ops.cast(looking, "int32"), -1)
-            any_looking = counts[..., -1:] > _up_to(counts, earlier)
+            total = ops.sum(ops.cast(looking, "int32"), -1, keepdims=True)
+            any_looking = total > _up_to(counts, earlier)
         return masks.all_of([any_looking, *(p[..., 0, :] for p in self._of_keys)])
 
     def in_blocks(self, block):
@@ -148,8 +149,8 @@ def _and_keys(mask, keys):
 
 def _up_to(counts, last):
     """`counts` at the places `last`, 0 at those before the first."""
-    found = ops.take(counts, ops.maximum(last, 0), -1)
-    return ops.where(last >= 0, found, ops.zeros((), found.dtype))
+    counts = ops.pad(counts, [*([0, 0] for _ in counts.shape[:-1]), [1, 0]])
+    return ops.take(counts, ops.maximum(last + 1, 0), -1)
 
 
 def lengthen(x, length, block):

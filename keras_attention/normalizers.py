@@ -131,7 +131,7 @@ class Softmax(Normalizer):
         if mask is not None:
             exponentials = ops.where(mask, exponentials, 0.0)
         total = ops.sum(exponentials, axis=-1, keepdims=True)
-        return exponentials / ops.where(total > 0, total, 1.0)
+        return _closed(exponentials / ops.where(total > 0, total, 1.0), mask)
 
 
 @register("sparsemax")
@@ -171,7 +171,7 @@ class Sparsemax(Normalizer):
         # Within a given support the threshold is a plain formula of the scores, so its
         # derivative is the exact one and none has to pass through the sorting.
         threshold = (_sum(support * scores) - 1) / _size(support)
-        return support * ops.relu(scores - threshold)
+        return _closed(support * ops.relu(scores - threshold), mask)
 
 
 @register("entmax15")
@@ -214,7 +214,7 @@ class Entmax15(Normalizer):
         mean = _sum(support * scores) / size
         spread = _sum(support * ops.square(scores - mean))
         threshold = mean - ops.sqrt((1 - spread) / size)
-        return support * ops.square(scores - threshold)
+        return _closed(support * ops.square(scores - threshold), mask)
 
 
 @register("sigmoid")
@@ -243,6 +243,11 @@ class Sigmoid(Normalizer):
         if mask is None:
             return ops.sigmoid(scores)
         return ops.where(mask, ops.sigmoid(ops.where(mask, scores, 0.0)), 0.0)
+
+
+def _closed(weights, mask):
+    """`weights`, which let no gradient in where masked: it may be infinite there."""
+    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
 def below_maximum(scores, mask):

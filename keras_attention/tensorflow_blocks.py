@@ -7,7 +7,7 @@ bound that XLA could compile a gradient with. A gradient of our own is two plain
 import tensorflow as tf
 
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
-from keras_attention.tensorflow_softmax import weights_of
+from keras_attention.tensorflow_softmax import hide, weights_of
 
 
 def map_blocks(function, rows, shared, block):
@@ -71,7 +71,7 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
 
         def step(i, outputs):
             s = scores(_block(query, i, block), key, *values)
-            weights = used(i, weights_of(s, mask_at(i)))
+            weights = used(i, weights_of(lambda: s, mask_at(i)))
             return i + 1, outputs.write(i, tf.matmul(weights, value))
 
         _, outputs = loop(step, blocks, (tf.TensorArray(value.dtype, blocks),))
@@ -87,9 +87,10 @@ def softmax_blocks(scores, query, key, value, values, *, block, mask_at, drop):
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(sources)
                     s = scores(*sources)
-                weights = weights_of(s, mask_at(i))
+                mask = mask_at(i)
+                weights = weights_of(lambda: s, mask)
                 slope = used(i, tf.matmul(given, value, transpose_b=True))
-                slope = weights * (slope - _block(mean, i, block))
+                slope = weights * hide(slope - _block(mean, i, block), mask)
                 own, *found = tape.gradient(s, sources, slope, "zero")
                 found.insert(1, tf.matmul(used(i, weights), given, transpose_a=True))
                 return i + 1, stack.write(i, own), _add(sums, found)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_attention.axes import batch_size, count_blocks
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
+from keras_attention.tensorflow_softmax import hide, weights_of
 
 
 def attend(query, key, value, *, block, masks, drop, most):
@@ -83,14 +84,11 @@ class _Parts(NamedTuple):
     def of_block(self, i, *tensors):
         return [_part(x, i, self.block, 1) for x in tensors]
 
-    def weights(self, place, i, query, key):
-        scores, mask = tf.matmul(query, key, transpose_b=True), self.mask_at(place, i)
+    def weights(self, query, key, mask):
         if mask is not None:
-            # A row of nothing but minus infinity would not be a number.
-            blind = ~tf.reduce_any(mask, -1, keepdims=True)
-            lowest = tf.constant(-float("inf"), scores.dtype)
-            scores = tf.where(mask | blind, scores, lowest)
-        return tf.nn.softmax(scores)
+            # Of rows that see nothing, which would have to be made twice.
+            mask = mask | ~tf.reduce_any(mask, -1, keepdims=True)
+        return weights_of(lambda: tf.matmul(query, key, transpose_b=True), mask)
 
 
 def _forward(query, key, value, parts):
@@ -98,7 +96,7 @@ def _forward(query, key, value, parts):
     groups, blocks = parts.groups(query), parts.blocks(query)
 
     def one_block(place, i, query, key, value):
-        weights = parts.weights(place, i, query, key)
+        weights = parts.weights(query, key, parts.mask_at(place, i))
         if parts.drop is not None:
             weights = parts.drop(place * blocks + i, weights)
         return tf.matmul(weights, value)
@@ -128,14 +126,15 @@ def _backward(query, key, value, output, upstream, parts):
     with_ones = tf.concat([value, tf.ones_like(value[..., :1])], -1)
 
     def one_block(place, i, query, upstream, shifted, key, with_ones):
-        used = weights = parts.weights(place, i, query, key)
+        mask = parts.mask_at(place, i)
+        used = weights = parts.weights(query, key, mask)
         if parts.drop is None:
             slope = tf.matmul(shifted, with_ones, transpose_b=True)
         else:
             slope = tf.matmul(upstream, with_ones[..., :-1], transpose_b=True)
             slope = parts.drop(place * blocks + i, slope) + shifted[..., -1:]
             used = parts.drop(place * blocks + i, weights)
-        slope = weights * slope
+        slope = weights * hide(slope, mask)
         to_key = tf.matmul(slope, query, transpose_a=True)
         to_value = tf.matmul(used, upstream, transpose_a=True)
         return tf.matmul(slope, key), to_key, to_value

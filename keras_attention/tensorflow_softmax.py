@@ -11,31 +11,43 @@ def softmax(scores, mask):
         mask: booleans that broadcast to it, or `None`.
     """
 
+    # As an argument: a mask of an outer graph would have no place in an inner gradient.
     @tf.custom_gradient
-    def run(scores):
-        weights = weights_of(scores, mask)
+    def run(scores, *masks):
+        mask = masks[0] if masks else None
+        weights = weights_of(lambda: scores, mask)
 
         def gradient(upstream):
+            upstream = hide(upstream, mask)
             mean = tf.reduce_sum(upstream * weights, -1, keepdims=True)
-            slope = weights * (upstream - mean)
-            return slope if mask is None else tf.where(mask, slope, tf.zeros_like(slope))
+            return weights * (upstream - mean), *(None for _ in masks)
 
         return weights, gradient
 
-    return run(scores)
+    return run(scores) if mask is None else run(scores, mask)
 
 
-def weights_of(scores, mask):
-    """As `softmax`, with a gradient that is not a number where a row leaves nothing."""
-    lowest = tf.constant(-float("inf"), scores.dtype)
-    if mask is not None:
-        scores = tf.where(mask, scores, lowest)
-    weights = tf.nn.softmax(scores)
+def weights_of(make_scores, mask):
+    """`softmax` of scores, with a gradient that is not a number where a row leaves nothing.
+
+    Args:
+        make_scores: a function without arguments; where a row leaves nothing it is called
+            once more, so that scores need not be kept.
+        mask: as for `softmax`.
+    """
+    lowest = -float("inf")
+    weights = tf.nn.softmax(hide(make_scores(), mask, lowest))
 
     def without_empty_rows():
-        top = tf.reduce_max(scores, -1, keepdims=True)
-        return tf.where(top == lowest, tf.zeros_like(weights), weights)
+        scores = hide(make_scores(), mask, lowest)
+        empty = tf.reduce_all(scores == lowest, -1, keepdims=True)
+        return tf.where(empty, tf.zeros_like(weights), weights)
 
     # Minus infinity throughout makes a row NaN: its first weight tells, in one column.
     damaged = tf.reduce_any(tf.math.is_nan(weights[..., :1]))
     return tf.cond(damaged, without_empty_rows, lambda: weights)
+
+
+def hide(x, mask, number=0.0):
+    """`x` with `number` where `mask` is `False`; without a mask as it is."""
+    return x if mask is None else tf.where(mask, x, tf.constant(number, x.dtype))
