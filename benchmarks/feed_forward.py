@@ -1,6 +1,7 @@
 """Adding and multiplying two marked numbers: attention and mean pooling beside the paper's.
 
-    python benchmarks/feed_forward.py [--lengths N ...] [--tasks NAME ...] [--variable]
+    python benchmarks/feed_forward.py [--lengths N ...] [--tasks NAME ...]
+        [--poolings NAME ...] [--rates N ...] [--epochs N] [--variable]
 
 Raffel and Ellis, 2015, arXiv:1512.08756. A step is a number and a mark, 1 at the two steps
 whose numbers are asked for, else 0, -1 at the first and last step; the first of the two is
@@ -21,6 +22,7 @@ import keras
 import numpy as np
 
 from keras_attention.models import FeedForwardAttention
+from keras_attention.models.feed_forward import POOLINGS
 
 # Epochs to solve at T0 = 50, 100, 500, 1000, 5000, 10000; in text: never, and its accuracy.
 LENGTHS = (50, 100, 500, 1000, 5000, 10000)
@@ -91,10 +93,10 @@ def train(task, pooling, shortest, longest, rate, epochs, steps, until_solved=Tr
     return None, errors
 
 
-def solve(task, pooling, length, epochs, steps):
+def solve(task, pooling, length, epochs, steps, rates=RATES):
     """The fewest epochs over the learning rates, as text, or the best accuracy."""
     best, share, found_at = epochs + 1, 0.0, None
-    for rate in RATES:
+    for rate in rates:
         # No rate needs longer than the best one so far.
         limit = min(epochs, best - 1)
         if limit == 0:
@@ -115,12 +117,14 @@ def main(arguments=None):
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS[:4]))
     tasks = ["addition", "multiplication"]
     parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks)
+    parser.add_argument("--poolings", nargs="+", choices=POOLINGS, default=POOLINGS)
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES)
     parser.add_argument("--epochs", type=int, default=10, help="give up after so many")
     parser.add_argument("--steps", type=int, default=1_000, help="batches an epoch")
     parser.add_argument("--variable", action="store_true")
     options = parser.parse_args(arguments)
     for task in options.tasks:
-        for pooling in ("attention", "mean"):
+        for pooling in options.poolings:
             if options.variable:
                 longest, start = max(options.lengths), time.monotonic()
                 _, errors = train(
@@ -131,7 +135,8 @@ def main(arguments=None):
                 continue
             for length in options.lengths:
                 start = time.monotonic()
-                ours = solve(task, pooling, length, options.epochs, options.steps)
+                limits = options.epochs, options.steps, options.rates
+                ours = solve(task, pooling, length, *limits)
                 published = dict(zip(LENGTHS, PAPER[task, pooling], strict=True))
                 known = f", paper {published[length]}" if length in published else ""
                 _report(task, pooling, f"T0 = {length}", ours, known, start)
