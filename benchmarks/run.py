@@ -30,10 +30,10 @@ SMALL = "b32-t64-d64"
 QUICK = [
     "additive-b4-t512-d128",
     "dot-b4-t2048-d128",
-    f"pooling-{SMALL}",
 ]
 CASES = [
     *QUICK,
+    f"pooling-{SMALL}",
     "additive-b4-t512-d128-forward",
     "heads-b4-t2048-h8x16",
     f"additive-{SMALL}",
