@@ -86,6 +86,11 @@ def count_blocks(length, block):
     return max(blocks, 1) if isinstance(blocks, int) else ops.maximum(blocks, 1)
 
 
+def is_known(size, number):
+    """Whether a size, which may be a tensor of a graph, is known to be `number`."""
+    return isinstance(size, int) and size == number
+
+
 def argmax(x):
     """Integers `(...)`: where each row `(..., D)` has its largest number, the first one."""
     x = ops.convert_to_tensor(x)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import masks
-from keras_attention.axes import count_blocks
+from keras_attention.axes import count_blocks, is_known
 
 # Booleans of a mask of pairs that are looked through at a time.
 LOOK_THROUGH = 2**22
@@ -78,9 +78,9 @@ class Masks(NamedTuple):
         any_looking = ops.any(looking, -1, keepdims=True)
         if self.causal:
             earlier = ops.arange(self.lengths[1], dtype="int32") - self._ahead - 1
-            counts = ops.cumsum(ops.cast(looking, "int32"), -1)
-            total = ops.sum(ops.cast(looking, "int32"), -1, keepdims=True)
-            any_looking = total > _up_to(counts, earlier)
+            ones = ops.cast(looking, "int32")
+            before = _up_to(ops.cumsum(ones, -1), earlier)
+            any_looking = ops.sum(ones, -1, keepdims=True) > before
         return masks.all_of([any_looking, *(p[..., 0, :] for p in self._of_keys)])
 
     def in_blocks(self, block):
@@ -156,15 +156,14 @@ def _up_to(counts, last):
 def lengthen(x, length, block):
     """Zeros (`False`) behind the rows, up to a multiple of `block`."""
     gap = count_blocks(length, block) * block - length
-    if isinstance(gap, int) and gap == 0:
+    if is_known(gap, 0):
         return x
     return ops.pad(x, [*([0, 0] for _ in x.shape[:-2]), [0, gap], [0, 0]])
 
 
 def shorten(x, length):
     """The first rows: what `lengthen` got."""
-    whole = isinstance(length, int) and x.shape[-2] == length
-    return x if whole else x[..., :length, :]
+    return x if is_known(length, x.shape[-2]) else x[..., :length, :]
 
 
 def _in_rows(part, length, block):
@@ -191,7 +190,7 @@ def _grouped(part, block, lead, group):
     blocks = 1 if alike else rows // block
     part = ops.reshape(part, (count * blocks, rows // blocks, keys))
     missing = (count_blocks(count, 1) - count) * blocks  # Of an empty batch's one group.
-    if not isinstance(missing, int) or missing:
+    if not is_known(missing, 0):
         part = ops.pad(part, [[0, missing], [0, 0], [0, 0]])
     which = ops.reshape(ops.arange(count, dtype="int32"), own)
     which = ops.reshape(ops.broadcast_to(which, lead), (-1, 1))
@@ -200,7 +199,7 @@ def _grouped(part, block, lead, group):
     def read(place, index):
         places = ops.slice(which, [place * group], (group,))
         # What is the same for all is not repeated.
-        places = places[:1] if isinstance(count, int) and count == 1 else places
+        places = places[:1] if is_known(count, 1) else places
         return ops.take(part, places * blocks + (0 if alike else index), 0)
 
     return read

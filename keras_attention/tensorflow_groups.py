@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_attention.axes import batch_size, count_blocks
+from keras_attention.axes import batch_size, count_blocks, is_known
 from keras_attention.tensorflow_gradients import differentiable_once, loop, unwatched
 from keras_attention.tensorflow_softmax import hide, weights_of
 
@@ -42,7 +42,7 @@ def attend(query, key, value, *, block, masks, drop, most):
     output = _run(query_, key_, value_, _Parts(block, group, mask_at, drop))
     rows = math.prod(lead)
     # A slice of all would be a copy.
-    output = output if _is(rows, output.shape[0]) else output[:rows]
+    output = output if is_known(rows, output.shape[0]) else output[:rows]
     output = tf.reshape(output, [*lead, *_sizes(output)[1:]])
     return tf.ensure_shape(output, [*query.shape[:-1], value.shape[-1]])
 
@@ -108,7 +108,7 @@ def _forward(query, key, value, parts):
             found = one_block(place, i, *parts.of_block(i, rows), *shared)
             return i + 1, stack.write(i, found)
 
-        if _is(blocks, 1):
+        if is_known(blocks, 1):
             return place + 1, stack.write(place, one_block(place, 0, rows, *shared))
         _, found = loop(step, blocks, (tf.TensorArray(query.dtype, blocks),))
         return place + 1, stack.write(place, _end_to_end(found.stack()))
@@ -148,7 +148,7 @@ def _backward(query, key, value, output, upstream, parts):
             own, to_key, to_value = found
             return i + 1, stack.write(i, own), to_keys + to_key, to_values + to_value
 
-        if _is(blocks, 1):
+        if is_known(blocks, 1):
             found = one_block(place, 0, *rows, *shared)
         else:
             zeros = [tf.zeros_like(x) for x in parts.of_group(place, key, value)]
@@ -188,7 +188,7 @@ def _stack(x, lead, group):
     x = tf.reshape(x, [-1, length, depth])
     rows = _sizes(x)[0]
     gap = count_blocks(rows, group) * group - rows
-    return x if _is(gap, 0) else tf.pad(x, [[0, gap], [0, 0], [0, 0]])
+    return x if is_known(gap, 0) else tf.pad(x, [[0, gap], [0, 0], [0, 0]])
 
 
 def _group_size(query, key, block, most):
@@ -200,10 +200,6 @@ def _group_size(query, key, block, most):
     if None in query.shape[:-2]:
         return group
     return max(1, -(-rows // count_blocks(rows, group)))
-
-
-def _is(size, number):
-    return isinstance(size, int) and size == number
 
 
 def _sizes(x):

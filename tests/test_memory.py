@@ -142,7 +142,9 @@ def test_any_number_of_slots_symbolic_shapes_and_carried_masks():
         np.testing.assert_allclose(long[1][..., 2 : slots + 2], short[1], atol=1e-6)
 
 
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="XLA's compiler")
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="PyTorch does not compile with XLA"
+)
 def test_compiled_equals_plain():
     layer, x = KeyValueMemory(HOPS, update="shared"), data()
     plain = [to_numpy(y) for y in read(layer, x)]
