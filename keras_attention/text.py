@@ -159,6 +159,31 @@ def encode(
     return encoded
 
 
+def places_of(answers: Sequence[str], vocabulary: Sequence[str]) -> np.ndarray:
+    """The places of words in a vocabulary, counted from 0: the targets of a classifier.
+
+    Args:
+        answers: B words.
+        vocabulary: Distinct words.
+
+    Returns:
+        An int32 array (B,).
+
+    Raises:
+        ValueError: If a word is not in the vocabulary.
+
+    >>> places_of(["film", "a"], ["a", "film"]).tolist()
+    [1, 0]
+    """
+    places = {word: place for place, word in enumerate(vocabulary)}
+    for answer in answers:
+        if answer not in places:
+            raise ValueError(
+                f"Expected answers out of the vocabulary. Received: {answer!r}"
+            )
+    return np.array([places[answer] for answer in answers], "int32")
+
+
 def split_document(
     text: str, max_sentences: int = MAX_SENTENCES, max_words: int = MAX_WORDS
 ) -> list[list[str]]:

@@ -1,14 +1,14 @@
-"""Facts about countries: reading, splitting, and the benchmark on a small world."""
+"""Facts about countries: reading, splitting, recipe and benchmark on a small world."""
 
 import json
 import sys
 
-import numpy as np
 import pytest
 from conftest import ROOT
-from contract import to_numpy
 
+from keras_attention import __main__, recipes
 from keras_attention.datasets import countries
+from keras_attention.recipes import countries as recipe
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import countries as benchmark
@@ -74,42 +74,69 @@ def test_a_missing_package_is_named(monkeypatch):
         countries.load()
 
 
-def test_slots_of_the_benchmark(world):
+def test_memories_hold_all_that_is_known(world):
     facts, train, _ = countries.load_folder(world)
-    vocabulary = benchmark.vocabulary_of(facts)
-    (slots, asked), targets = benchmark.encode(train, facts, vocabulary, seed=0)
-    assert slots.shape == (len(train), benchmark.SLOTS, 3)
-    assert asked.shape[0] == len(train)
-    for row, (_, fact) in enumerate(train):
-        filled = slots[row][slots[row].any(-1)]
-        said = [[vocabulary[i - 2] for i in slot] for slot in filled]
-        answers = [o for s, r, o in said if (s, r) == fact[:2]]
+    memories, asked = recipe.memories_of(train, facts, seed=0)
+    assert asked == [question.words for question in train]
+    taught = recipe.taught(train, seed=0)
+    for memory, (_, fact), answer in zip(memories, train, taught, strict=True):
+        answers = [value for key, value in memory if key == fact[:2]]
         assert tuple(answers) == fact.objects
-        assert vocabulary[targets[row]] in answers
+        assert answer in answers
         # All that is known of the country, and the same relation of the others.
         known = [f for f in facts if f.subject == fact.subject or f.relation == fact[1]]
-        assert len(said) == sum(len(f.objects) for f in known)
+        assert len(memory) == sum(len(f.objects) for f in known)
 
 
-@pytest.mark.parametrize("kind", benchmark.MODELS)
-def test_empty_slots_have_no_influence(kind):
-    model = benchmark.MODELS[kind](["a", "b", "c", "d"])
-    slots = np.random.default_rng(0).integers(2, 6, (3, 5, 3))
-    question = np.array([[2, 3], [4, 0], [5, 2]])
-    padded = np.pad(slots, ((0, 0), (0, 2), (0, 0)))
-    y = to_numpy(model((slots, question)))
-    assert y.shape == (3, 4)
-    np.testing.assert_allclose(to_numpy(model((padded, question))), y, atol=1e-6)
-    longer = np.pad(question, ((0, 0), (0, 2)))
-    np.testing.assert_allclose(to_numpy(model((slots, longer))), y, atol=1e-6)
+def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
+    world = tmp_path / "world"
+    world.mkdir()
+    write_world(world, 60)
+    output = tmp_path / "models"
+    figures = recipe.train(output, data=world, verbose=0)
+    assert sorted(f.name for f in output.iterdir()) == ["countries.json", "countries.keras"]
+    assert figures["by_relation"].keys() == {"capital", "border", "currency"}
+    # Of more than 200 words.
+    assert figures["accuracy"] > 30
+    assert recipes.describe("countries", output)["figures"] == figures
+    where = ["--directory", str(output)]
+    capsys.readouterr()
+    command = ["evaluate", "countries", "--json", *where, "--data", str(world)]
+    assert __main__.main(command) == 0
+    assert json.loads(capsys.readouterr().out) == figures
+
+    monkeypatch.setattr(countries, "load", lambda seed: countries.load_folder(world))
+    files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    question = "What is the capital of Land 7?"
+    assert __main__.main(["show", "countries", question, *files, *where]) == 0
+    title, _, *rows = capsys.readouterr().out.splitlines()
+    assert title == f"{question} City 7"
+    assert [row.split("  ")[0].rstrip(" 1234567890") for row in rows] == [
+        "Land 7, capital: City",
+        "Land 7, border: Land",
+        "Land 7, currency: C",
+        "Land 7, currency: D",
+    ]
+    assert (tmp_path / "x.png").stat().st_size > 1_000
+    assert "City 7" in (tmp_path / "x.html").read_text("utf-8")
+    with pytest.raises(ValueError, match="Expected a question that names a country"):
+        recipe.show("what is the capital of nowhere", directory=output)
 
 
-def test_the_memory_learns_its_questions(tmp_path):
-    write_world(tmp_path, 40)
-    facts, train, _ = countries.load_folder(tmp_path)
-    found = benchmark.run("key-value", train, train, facts, seed=0, epochs=20)
-    assert found.keys() == {"all", "capital", "border", "currency"}
-    assert found["all"] > 90
+@pytest.mark.skipif(
+    not (recipes.SAVED_MODELS / recipe.FILE).exists(), reason="needs the shipped model"
+)
+def test_the_shipped_network_answers():
+    """With made-up facts: it was never asked about them, and knows none of the values."""
+    facts = [
+        countries.Fact("Peru", "capital", ("Oslo",)),
+        countries.Fact("Peru", "demonym", ("Danish",)),
+    ]
+    title, weights, _ = recipe.look("what is the capital of Peru", facts)
+    assert title == "what is the capital of Peru Oslo"
+    assert weights.shape == (1, 2)
+    assert recipe.look("who lives in Peru", facts)[0] == "who lives in Peru Danish"
+    assert recipes.path(recipe.FILE).stat().st_size < 5_000_000
 
 
 def test_the_benchmark_prints_its_figures(world, capsys):

@@ -1,4 +1,4 @@
-"""`FeedForwardAttention`: the paper's formula, masks, saving; its benchmark."""
+"""`FeedForwardAttention`: the paper's formula, masks, saving; recipe, benchmark."""
 
 import json
 import sys
@@ -8,7 +8,9 @@ import pytest
 from conftest import ROOT
 from contract import gradients, to_numpy
 
+from keras_attention import __main__, recipes
 from keras_attention.models import FeedForwardAttention
+from keras_attention.recipes import addition as recipe
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import feed_forward as benchmark
@@ -113,7 +115,7 @@ def test_saving_and_config(tmp_path, fresh_process):
 @pytest.mark.parametrize("task", ["addition", "multiplication"])
 def test_sequences_of_the_benchmark(task):
     rng = np.random.default_rng(0)
-    (steps, mask), targets = benchmark.sequences(rng, task, 300, 30, 33)
+    (steps, mask), targets = recipe.sequences(rng, task, 300, 30, 33)
     assert steps.shape == (300, 33, 2)
     lengths = mask.sum(-1)
     assert set(lengths) == {30, 31, 32, 33}
@@ -139,5 +141,40 @@ def test_the_benchmark_learns_and_prints(capsys, monkeypatch):
     assert lines[1].startswith("addition, mean, T0 = 12: ours ")
     benchmark.main([*options.split(), "--variable", "--lengths", "60"])
     assert "50 to 60" in capsys.readouterr().out
-    _, errors = benchmark.train("addition", "attention", 12, 13, 0.003, 1, 60, False)
+    _, errors = benchmark.train("addition", "attention", (12, 13), 0.003, 1, 60, False)
     assert errors.mean() < 0.1
+
+
+def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(recipe, "TESTED", (20, 40))
+    output = tmp_path / "models"
+    figures = recipe.train(output, epochs=1, steps=30, lengths=(22, 31), verbose=0)
+    names = sorted(file.name for file in output.iterdir())
+    assert names == ["addition.json", "addition.keras"]
+    assert figures["accuracy"].keys() == {"20", "40"}
+    assert recipes.describe("addition", output)["figures"] == figures
+    where = ["--directory", str(output)]
+    capsys.readouterr()
+    assert __main__.main(["evaluate", "addition", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == figures
+
+    files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    assert __main__.main(["show", "addition", "0.1* -.5 1 -1* 0", *files, *where]) == 0
+    title, shaded = capsys.readouterr().out.splitlines()
+    assert title.startswith("sum ")
+    words = [word.partition("(")[0] for word in shaded.split()]
+    assert words == ["0.1*", "-.5", "1", "-1*", "0"]
+    assert (tmp_path / "x.png").stat().st_size > 1_000
+    assert "-1*" in (tmp_path / "x.html").read_text("utf-8")
+    for wrong in ("", "0.1 0.2*", "a* 0.2*", "1.5* 0.2*"):
+        with pytest.raises(ValueError, match="Expected numbers from -1 to 1"):
+            recipe.show(wrong, directory=output)
+
+
+@pytest.mark.skipif(
+    not (recipes.SAVED_MODELS / recipe.FILE).exists(), reason="needs the shipped model"
+)
+def test_the_shipped_model_adds():
+    figures = recipe.evaluate(limit=40)["accuracy"]
+    assert min(figures.values()) > 90
+    assert recipes.path(recipe.FILE).stat().st_size < 5_000_000

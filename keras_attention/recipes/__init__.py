@@ -12,7 +12,10 @@ A new recipe is one module and one line in `RECIPES`.
 
 import importlib
 import json
+import time
 from pathlib import Path
+
+import keras
 
 RECIPES = {
     "reviews": "keras_attention.recipes.reviews",
@@ -20,6 +23,10 @@ RECIPES = {
     "verses": "keras_attention.recipes.verses",
     "captioner": "keras_attention.recipes.captioner",
     "babi": "keras_attention.recipes.babi",
+    "countries": "keras_attention.recipes.countries",
+    "addition": "keras_attention.recipes.addition",
+    "bags": "keras_attention.recipes.bags",
+    "copy": "keras_attention.recipes.copying",
 }
 
 # A checkout of the repository has it beside the package.
@@ -86,6 +93,37 @@ def write_description(name, directory, description):
     file.write_text(json.dumps(description, indent=2) + "\n", "utf-8")
 
 
+class Output:
+    """The folder that a recipe writes into, and how long the training takes.
+
+    Args:
+        name: Of the recipe; its files are `NAME.keras` and `NAME.json`.
+        folder: A path.
+    """
+
+    def __init__(self, name, folder):
+        self.name, self.folder = name, Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.start = time.monotonic()
+
+    def save(self, model):
+        """Writes the model, and stops the clock."""
+        model.save(self.folder / f"{self.name}.keras")
+        self.minutes = round((time.monotonic() - self.start) / 60, 1)
+
+    def describe(self, model, data, figures, **settings):
+        """Writes what `describe` reads: two texts, the figures, how it was trained."""
+        description = {
+            "model": model,
+            "data": data,
+            "figures": figures,
+            "training": settings
+            | {"minutes": self.minutes, "backend": keras.backend.backend()},
+            "command": f"python -m keras_attention train {self.name} --output saved_models",
+        }
+        write_description(self.name, self.folder, description)
+
+
 def extremes_first(batches, sizes):
     """The batches, one of the smallest and one of the largest first.
 
@@ -99,9 +137,9 @@ def extremes_first(batches, sizes):
     return [batches[place] for place in ends] + rest
 
 
-def without_optimizer(model):
+def without_optimizer(model, shape=(None, None, None)):
     """The same model, not compiled: a file of a third of the size."""
     copy = type(model).from_config(model.get_config())
-    copy.build((None, None, None))
+    copy.build(shape)
     copy.set_weights(model.get_weights())
     return copy

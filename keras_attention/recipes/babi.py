@@ -10,11 +10,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attention import recipes, text, visualization
+from keras_attention import recipes, text
 from keras_attention.datasets import babi
 from keras_attention.models import LinearStart, MemoryNetwork
 from keras_attention.models.memory_network import words
-from keras_attention.visualization.alignment import shade_alignment
+from keras_attention.recipes.hops import show_hops
 
 FILE = "babi.keras"
 SEED = 0
@@ -276,15 +276,7 @@ def show(story, plot=None, html=None, directory=None):
         ValueError: If there is no story or no question.
     """
     title, weights, sentences = look(story, directory)
-    print(title)
-    numbers = [str(hop + 1) for hop in range(len(weights))]
-    print(shade_alignment(weights.T, numbers, sentences))
-    if plot:
-        ax = visualization.plot_hops(weights, sentences, title=title)
-        visualization.save_plot(ax, plot)
-    if html:
-        hops = [f"hop {number}" for number in numbers]
-        visualization.attention_view(weights, sentences, hops).save_html(html)
+    show_hops(title, weights, sentences, plot, html)
 
 
 def look(story, directory=None):
