@@ -27,7 +27,7 @@ TESTED = (10, 20, 30, 50, 120)
 TEST_SEQUENCES = 64
 REPORTS = 20
 # What `show` calls the sign to begin.
-BEGIN = "begin"
+BEGIN = "|"
 
 
 class Batches(keras.utils.PyDataset):
