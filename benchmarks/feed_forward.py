@@ -8,8 +8,9 @@ epoch is 1,000 batches of 100; the task is solved when the errors of all 1,000 t
 sequences are under .04. Printed is the number of epochs to solve it, at the best of the
 learning rates, which do not fall.
 
-With --variable the lengths are from 50 to the largest of --lengths in every batch, and the
-share of test sequences with an error under .04 is printed after one epoch.
+With --variable the lengths are from 50 to the largest of --lengths in every batch; the
+share of such test sequences with an error under .04 is printed after --epochs epochs, in
+which the first of the rates falls to 0.
 """
 
 import argparse
@@ -63,6 +64,13 @@ def solve(task, pooling, length, epochs, steps, rates=RATES):
     return f"{best} (rate {found_at})"
 
 
+def share_of_mixed(task, pooling, lengths, rate, epochs, steps):
+    """The share of right answers in percent, at a rate that falls to 0."""
+    falling = keras.optimizers.schedules.CosineDecay(rate, epochs * steps)
+    _, errors = train(task, pooling, lengths, falling, epochs, steps, until_solved=False)
+    return 100 * float((errors < recipe.SOLVED).mean())
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS[:4]))
@@ -77,12 +85,12 @@ def main(arguments=None):
     for task in options.tasks:
         for pooling in options.poolings:
             if options.variable:
-                longest, start = max(options.lengths), time.monotonic()
-                lengths = (50, longest)
-                _, errors = train(task, pooling, lengths, 0.001, 1, options.steps, False)
-                share = 100 * float((errors < recipe.SOLVED).mean())
+                start = time.monotonic()
+                lengths = (50, max(options.lengths))
+                limits = options.epochs, options.steps
+                share = share_of_mixed(task, pooling, lengths, options.rates[0], *limits)
                 ours = f"{share:.1f}% within .04"
-                _report(task, pooling, f"50 to {longest}", ours, "", start)
+                _report(task, pooling, f"{lengths[0]} to {lengths[1]}", ours, "", start)
                 continue
             for length in options.lengths:
                 start = time.monotonic()
