@@ -13,6 +13,8 @@ TENSORFLOW := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),te
 TORCH ?= torch==2.13.0
 
 RUN := .venv/bin/python
+INSTALL = $(PYTHON) -m venv $(@D) && \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 # TensorFlow's notes on the processor it runs on.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 CONTRACT := tests/test_contract.py tests/test_memory.py tests/test_turing_machine.py
@@ -38,11 +40,17 @@ help:
 	@echo "make models         train what saved_models/ holds (long)"
 	@echo "make clean          remove the environments and caches"
 
+# What the demo needs is half of what the tests need, so that it starts sooner.
+.venv/demo: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo]"
+.venv/demo: setup.cfg pyproject.toml
+	test -e .venv/installed || $(INSTALL)
+	touch $@
+
 venv: .venv/installed
 
 venvs: .venv/installed .venv-jax/installed .venv-torch/installed .venv-oldest/installed
 
-.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,notebooks,docs,test,dev]"
+.venv/installed: PACKAGES = "$(TENSORFLOW)>=2.18" -e ".[demo,g2p,translate,countries,notebooks,docs,test,dev]"
 .venv-jax/installed: PACKAGES = -e ".[jax,demo,test]"
 .venv-torch/installed: PACKAGES = "$(TORCH)" -e ".[torch,demo,test]"
 # The lower bounds of setup.cfg. This TensorFlow needs Python 3.12 or older.
@@ -50,11 +58,10 @@ venvs: .venv/installed .venv-jax/installed .venv-torch/installed .venv-oldest/in
 
 .venv/installed .venv-jax/installed .venv-torch/installed .venv-oldest/installed: \
 		setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+	$(INSTALL)
 	touch $@
 
-demo: venv
+demo: .venv/demo
 	$(RUN) -m keras_attention demo
 
 bench: venv

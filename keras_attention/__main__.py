@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import json
 import logging
+import shlex
 import sys
 from pathlib import Path
 
@@ -50,9 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _add(commands, "show", _show, "predict one input and show where it looked")
     one.add_argument("name", help="a name that `models` lists")
-    one.add_argument("input", help="what the model reads, such as a text")
+    one.add_argument("input", help="what the model reads: `models` has an example of each")
     one.add_argument("--plot", metavar="FILE", help="write a picture too")
-    one.add_argument("--html", metavar="FILE", help="write an interactive page too")
+    one.add_argument("--html", metavar="FILE", help="write a page too")
     _add_directory(one)
 
     one = _add(commands, "evaluate", _evaluate, "measure a model on held-out data")
@@ -95,17 +96,15 @@ def _data(options, function) -> dict[str, str]:
         return {}
     if "data" not in inspect.signature(function).parameters:
         raise ValueError(
-            f"Expected no --data: {options.name} finds its data in an installed package. "
-            f"Received: {options.data}"
+            f"Expected no --data: {options.name} reads no folder. Received: {options.data}"
         )
     return {"data": options.data}
 
 
 def _positive(argument: str) -> int:
-    number = int(argument)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {number}")
-    return number
+    if not argument.isdecimal() or int(argument) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {argument}")
+    return int(argument)
 
 
 def _demo(options):
@@ -122,6 +121,9 @@ def _models(options):
         print(f"{name}: {description['model']}")
         print(f"  data: {description['data']}")
         print(f"  held out: {_figures(description['figures'])}")
+        if name in recipes.EXAMPLES:
+            example = shlex.quote(recipes.EXAMPLES[name])
+            print(f"  try: python -m keras_attention show {name} {example}")
     if not trained:
         print(f"No trained models in {directory}")
 
@@ -153,9 +155,14 @@ def _figures(figures) -> str:
     return ", ".join(
         f"{name.replace('_', ' ')} "
         # Some figures are one for each of several parts, such as tasks.
-        + (f"({_figures(value)})" if isinstance(value, dict) else f"{value:.1f}%")
+        + (f"({_figures(value)})" if isinstance(value, dict) else _percent(value))
         for name, value in figures.items()
     )
+
+
+def _percent(value) -> str:
+    # Of small shares the second place tells most.
+    return f"{value:.2f}%" if 0 < value < 1 else f"{value:.1f}%"
 
 
 def _draw_without_display():

@@ -65,6 +65,15 @@ def check_positive_integer(name, value):
         raise ValueError(f"Expected `{name}` to be a positive integer. Received: {value!r}")
 
 
+def check_parts(inputs, *names):
+    """Raises `ValueError` unless `inputs` is a tuple or list, an entry for each name."""
+    if not isinstance(inputs, (list, tuple)) or len(inputs) != len(names):
+        number = len(inputs) if isinstance(inputs, (list, tuple)) else "a single one"
+        raise ValueError(
+            f"Expected the inputs {', '.join(names)}, as one tuple. Received: {number}"
+        )
+
+
 def as_list(x):
     """`x` as a list: itself if it is one, else the only entry."""
     return list(x) if isinstance(x, (list, tuple)) else [x]

@@ -22,6 +22,6 @@ def load(module: str, package: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"This needs the package {package}: "
+            f"This needs the package {package}: pip install {package}, or "
             f'pip install "keras-attention-layers[{extra}]"'
         ) from error

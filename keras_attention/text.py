@@ -170,14 +170,17 @@ def places_of(answers: Sequence[str], vocabulary: Sequence[str]) -> np.ndarray:
         An int32 array (B,).
 
     Raises:
-        ValueError: If a word is not in the vocabulary.
+        ValueError: If a word is not in the vocabulary, or `answers` is a string.
 
     >>> places_of(["film", "a"], ["a", "film"]).tolist()
     [1, 0]
     """
+    if isinstance(answers, str):
+        raise ValueError(f"Expected answers as a list of words. Received: {answers!r}")
+    answers = list(answers)
     places = {word: place for place, word in enumerate(vocabulary)}
     for answer in answers:
-        if answer not in places:
+        if not isinstance(answer, str) or answer not in places:
             raise ValueError(
                 f"Expected answers out of the vocabulary. Received: {answer!r}"
             )

@@ -46,7 +46,7 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert __main__.main(["show", "copy", "a bé", *files, *where]) == 0
     _, head, *_ = capsys.readouterr().out.splitlines()
-    assert head.split() == ["a", "20", "b", "c3", "a9", "|"]
+    assert head.split() == ["a", "\u2423", "b", "c3", "a9", "|"]
     assert (tmp_path / "x.png").stat().st_size > 1_000
     assert "c3" in (tmp_path / "x.html").read_text("utf-8")
     with pytest.raises(ValueError, match="Expected a text to copy"):

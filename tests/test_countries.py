@@ -68,6 +68,25 @@ def test_questions_of_a_fact_are_on_one_side(world):
     assert countries.load_folder(world, 0.25, seed=1)[2] != test
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "Expected a folder of files NAME.json"),
+        ("[1, 2]", "Expected a country, an object with a `name`, in .*a.json"),
+        ('{"x": 1}', "Expected a country, an object with a `name`, in .*a.json"),
+        ("x", "Expected JSON in .*a.json"),
+        ('{"name": "Malta", "capital": "Valletta"}', "Expected facts to train on"),
+    ],
+)
+def test_other_folders_are_refused(tmp_path, content, message):
+    if content:
+        (tmp_path / "a.json").write_text(content)
+    output = tmp_path / "models"
+    with pytest.raises(ValueError, match=message):
+        recipe.train(output, data=tmp_path, verbose=0)
+    assert not (output / recipe.FILE).exists()
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "countryinfo", None)
     with pytest.raises(ImportError, match=r"keras-attention-layers\[countries\]"):
@@ -107,7 +126,7 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(countries, "load", lambda seed: countries.load_folder(world))
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
-    question = "What is the capital of Land 7?"
+    question = "What, pray, is the capital of land 7's people?"
     assert __main__.main(["show", "countries", question, *files, *where]) == 0
     title, _, *rows = capsys.readouterr().out.splitlines()
     assert title == f"{question} City 7"

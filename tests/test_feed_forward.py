@@ -162,11 +162,12 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     assert __main__.main(["show", "addition", "0.1* -.5 1 -1* 0", *files, *where]) == 0
     title, shaded = capsys.readouterr().out.splitlines()
     assert title.startswith("sum ")
+    assert title.endswith(" (right: -0.90)")
     words = [word.partition("(")[0] for word in shaded.split()]
     assert words == ["0.1*", "-.5", "1", "-1*", "0"]
     assert (tmp_path / "x.png").stat().st_size > 1_000
     assert "-1*" in (tmp_path / "x.html").read_text("utf-8")
-    for wrong in ("", "0.1 0.2*", "a* 0.2*", "1.5* 0.2*"):
+    for wrong in ("", "0.1 0.2*", "a* 0.2*", "1.5* 0.2*", "nan* 0* 1", "0* 0* nan"):
         with pytest.raises(ValueError, match="Expected numbers from -1 to 1"):
             recipe.show(wrong, directory=output)
 

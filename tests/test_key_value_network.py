@@ -70,6 +70,11 @@ def test_empty_words_and_slots_have_no_influence():
     longer, spread = outputs(model, keys, values, question)
     np.testing.assert_allclose(longer, logits, atol=1e-5)
     np.testing.assert_allclose(spread[..., places], weights, atol=1e-6)
+    for table in (model.asked, model.said):
+        numbers = to_numpy(table.embeddings).copy()
+        numbers[0] = np.nan
+        table.embeddings.assign(numbers)
+    np.testing.assert_allclose(outputs(model)[0], logits, atol=1e-5)
 
 
 def test_an_empty_memory_reads_nothing():
@@ -141,6 +146,22 @@ def test_encoding():
         model.encode([facts], ["what"])
     with pytest.raises(ValueError, match="Expected a memory, a list of facts"):
         model.encode([facts], [])
+    with pytest.raises(ValueError, match="Expected a memory, a list of facts"):
+        model.answer([facts], [])
+    for wrong in ("ab", ("a", "b", "c"), (["Peru"], ["Lima"]), ["Peru"]):
+        with pytest.raises(ValueError, match="Expected a fact as a pair"):
+            model.encode([[wrong]], [["what"]])
+    for wrong in (None, [b"what"], (word for word in ["what"])):
+        with pytest.raises(ValueError, match="Expected a question as a list of words"):
+            model.encode([facts], [wrong])
+    streamed = model.encode((fact for fact in [facts]), iter([["what"]]))
+    assert streamed[1].tolist() == [[7, 1]]
+    assert model.encode_answers(word for word in ["Lima"]).tolist() == [5]
+    for wrong in ("Lima", [["Lima"]]):
+        with pytest.raises(ValueError, match="Expected answers"):
+            model.encode_answers(wrong)
+    with pytest.raises(ValueError, match="Expected the inputs keys, values, questions"):
+        model((KEYS, VALUES))
     with pytest.raises(ValueError, match="Expected answers out of the vocabulary"):
         model.encode_answers(["lima"])
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import types
@@ -222,6 +223,26 @@ def test_evaluate_prints_percentages(recipe, capsys):
     assert capsys.readouterr().out == "accuracy 87.5%, accuracy mean pooling 75.0%\n"
 
 
+@pytest.mark.parametrize("name", recipes.names())
+def test_what_models_says_to_try_works(name, capsys):
+    if not (recipes.SAVED_MODELS / f"{name}.json").exists():
+        pytest.skip("needs the shipped models")
+    packages = {"countries": "countryinfo", "bags": "mlxtend"}
+    pytest.importorskip(packages.get(name, "keras"))
+    assert run("models") == 0
+    (command,) = re.findall(rf"try: .* (show {name} .*)", capsys.readouterr().out)
+    assert run(*shlex.split(command)) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 1
+
+
+def test_small_shares_have_two_places(recipe, tmp_path, capsys):
+    figures = {"wrong": {"10": 0.02, "20": 0.0}, "right": 28.849}
+    description = {"model": "", "data": "", "figures": figures}
+    recipes.write_description("toy", tmp_path, description)
+    assert run("models", "--directory", tmp_path) == 0
+    assert "wrong (10 0.02%, 20 0.0%), right 28.8%" in capsys.readouterr().out
+
+
 def test_evaluate_json_is_one_line(recipe, capsys):
     assert run("evaluate", "toy", "--json") == 0
     printed = capsys.readouterr().out
@@ -266,7 +287,7 @@ def test_missing_models_are_named(arguments, tmp_path, capsys):
         ([], "COMMAND"),
         (["paint"], "paint"),
         (["evaluate", "reviews", "--limit", "0"], "above 0"),
-        (["evaluate", "reviews", "--limit", "many"], "many"),
+        (["evaluate", "reviews", "--limit", "many"], "above 0, got many"),
         (["show", "reviews"], "input"),
     ],
 )

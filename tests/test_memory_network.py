@@ -305,8 +305,15 @@ def test_encoding():
         model.encode(["Mary."], ["Who?"])
     with pytest.raises(ValueError, match="Expected a story, a list of sentences"):
         model.encode([["Mary."]], [])
-    with pytest.raises(ValueError, match="Expected answers out of the vocabulary"):
-        model.encode_answers(["cellar"])
+    for wrong in (["cellar"], [["kitchen"]]):
+        with pytest.raises(ValueError, match="Expected answers out of the vocabulary"):
+            model.encode_answers(wrong)
+    with pytest.raises(ValueError, match="Expected answers as a list"):
+        model.encode_answers("kitchen")
+    with pytest.raises(ValueError, match="Expected a story, a list of sentences"):
+        model.answer([["Mary."]], [])
+    with pytest.raises(ValueError, match="Expected the inputs stories, questions"):
+        model(story)
 
 
 def test_config_and_errors():

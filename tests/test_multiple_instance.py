@@ -157,12 +157,16 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert __main__.main(["show", "bags", "3 19 4", *files, *where]) == 0
     title, shaded = capsys.readouterr().out.splitlines()
-    assert title.startswith("a 9: ")
+    assert title.startswith("P(a 9 in the bag) = ")
     assert [word.partition("(")[0] for word in shaded.split()] == ["3", "1", "9", "4"]
     assert (tmp_path / "x.png").stat().st_size > 1_000
-    assert "a 9: " in (tmp_path / "x.html").read_text("utf-8")
-    with pytest.raises(ValueError, match="Expected digits"):
+    assert "P(a 9 in the bag)" in (tmp_path / "x.html").read_text("utf-8")
+    with pytest.raises(ValueError, match=r"Expected digits.* Received: '3 x'"):
         recipe.show("3 x", directory=output)
+    with pytest.raises(ValueError, match="Expected a limit of at least 2"):
+        recipe.evaluate(1, output)
+    few = recipe.evaluate(2, output)
+    assert not any(np.isnan(share) for share in few.values())
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -72,11 +72,37 @@ def load_folder(
 
     Returns:
         `(facts, train, test)`, as in `load`.
+
+    Raises:
+        ValueError: If it holds no such files, or too few facts for both parts.
     """
     files = sorted(Path(folder).glob("*.json"))
-    facts = read(json.loads(file.read_text("utf-8")) for file in files)
+    if not files:
+        raise ValueError(
+            "Expected a folder of files NAME.json, one for each country. Received: "
+            f"{folder}"
+        )
+    facts = read(map(_country, files))
     train, test = split(facts, test_fraction, seed)
+    if not train or not test:
+        raise ValueError(
+            "Expected facts to train on and others to test on. Received: "
+            f"{len(facts)} in {folder}"
+        )
     return facts, train, test
+
+
+def _country(file: Path) -> Mapping:
+    try:
+        country = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"Expected JSON in {file}. Received: {error}") from error
+    if not isinstance(country, dict) or not isinstance(country.get("name"), str):
+        raise ValueError(
+            f"Expected a country, an object with a `name`, in {file}. Received: "
+            f"{str(country)[:60]}"
+        )
+    return country
 
 
 def read(countries: Iterable[Mapping]) -> list[Fact]:

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import text
-from keras_attention.config import Configurable, check_positive_integer
+from keras_attention import masks, text
+from keras_attention.config import Configurable, check_parts, check_positive_integer
 from keras_attention.memory import KeyValueMemory
 
 # Words far apart from the start: those that no question asks for keep their places.
@@ -58,7 +58,7 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
         super().__init__(**kwargs)
         check_positive_integer("embedding_dim", embedding_dim)
         self.vocabulary = text.check_vocabulary(vocabulary)
-        self.embedding_dim = embedding_dim
+        self.embedding_dim = int(embedding_dim)
         self.hops = hops
         self.seed = seed
         self.asked, self.said = self._table(0), self._table(1)
@@ -77,6 +77,7 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
             self.memory.build((None, depth), (None, None, depth))
 
     def call(self, inputs, *, return_attention_scores=False):
+        check_parts(inputs, "keys", "values", "questions")
         keys, values, question = (ops.cast(x, "int32") for x in inputs)
         state, weights = self.memory(
             self._sum_words(question),
@@ -119,18 +120,12 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
             it is not a word, the others where there is no fact.
 
         Raises:
-            ValueError: if a question or key is a string, or there are more memories than
-                questions or fewer.
+            ValueError: if something is not that, or there are more memories than questions
+                or fewer.
         """
+        memories = [[_fact(fact) for fact in memory] for memory in memories]
+        questions = [_words("a question", question) for question in questions]
         facts = [fact for memory in memories for fact in memory]
-        for name, given in [
-            *(("a question", question) for question in questions),
-            *(("a key", key) for key, _ in facts),
-        ]:
-            if isinstance(given, str):
-                raise ValueError(
-                    f"Expected {name} as a list of words. Received: the string {given!r}"
-                )
         if len(memories) != len(questions):
             raise ValueError(
                 "Expected a memory, a list of facts, for each question. Received: "
@@ -165,15 +160,16 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
         Returns:
             A list of words.
         """
+        inputs = self.encode(memories, questions)
         if len(questions) == 0:
             return []
-        logits = self.predict(self.encode(memories, questions), batch_size, verbose=0)
+        logits = self.predict(inputs, batch_size, verbose=0)
         return [self.vocabulary[place] for place in logits.argmax(axis=-1)]
 
     def _sum_words(self, ids):
         """`sum_w A x_w`: ids `(..., W)` to vectors `(..., D)`."""
-        word = ops.cast(ops.not_equal(ids, text.PADDING), self.compute_dtype)
-        return ops.sum(ops.expand_dims(word, -1) * self.asked(ids), axis=-2)
+        word = ops.not_equal(ids, text.PADDING)
+        return ops.sum(masks.hide(self.asked(ids), word), axis=-2)
 
     def _table(self, number):
         # Far apart, so that models of neighbouring seeds have no table in common.
@@ -184,3 +180,22 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
             keras.initializers.RandomNormal(stddev=DEVIATION, seed=seed),
             dtype=self.dtype_policy,
         )
+
+
+def _fact(fact):
+    if (
+        not isinstance(fact, (list, tuple))
+        or len(fact) != 2
+        or not isinstance(fact[1], str)
+    ):
+        raise ValueError(
+            f"Expected a fact as a pair, a list of words and a word. Received: {fact!r}"
+        )
+    return _words("a key", fact[0]), fact[1]
+
+
+def _words(name, words):
+    several = isinstance(words, (list, tuple))
+    if not several or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"Expected {name} as a list of words. Received: {words!r}")
+    return words

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import text
-from keras_attention.config import Configurable, check_positive_integer
+from keras_attention.config import Configurable, check_parts, check_positive_integer
 from keras_attention.memory import KeyValueMemory, position_code
 from keras_attention.models.linear_start import SwitchedSoftmax
 
@@ -134,6 +134,7 @@ class MemoryNetwork(Configurable, keras.Model):
             self.memory.build((None, depth), (None, None, depth))
 
     def call(self, inputs, *, return_attention_scores=False, training=None):
+        check_parts(inputs, "stories", "questions")
         story, question = (ops.cast(x, "int32") for x in inputs)
         filled = ops.any(ops.not_equal(story, text.PADDING), axis=-1)
         ages, seen = self._count_back(filled, training)
@@ -216,7 +217,9 @@ class MemoryNetwork(Configurable, keras.Model):
         Raises:
             ValueError: if an answer is not in the vocabulary.
         """
-        return text.places_of([answer.lower() for answer in answers], self.vocabulary)
+        if not isinstance(answers, str):
+            answers = [a.lower() if isinstance(a, str) else a for a in answers]
+        return text.places_of(answers, self.vocabulary)
 
     def answer(self, stories, questions, batch_size=250):
         """Answers questions about stories.
@@ -229,9 +232,10 @@ class MemoryNetwork(Configurable, keras.Model):
         Returns:
             A list of words.
         """
+        inputs = self.encode(stories, questions)
         if len(questions) == 0:
             return []
-        logits = self.predict(self.encode(stories, questions), batch_size, verbose=0)
+        logits = self.predict(inputs, batch_size, verbose=0)
         return [self.vocabulary[place] for place in logits.argmax(axis=-1)]
 
     def _count_back(self, filled, training):

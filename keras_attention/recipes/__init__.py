@@ -7,7 +7,7 @@ A recipe is a module with three functions:
 * `show(inputs, plot=None, directory=None)` prints a prediction and where it looked.
 
 `NAME.json` describes a trained model: `data`, `figures`, `training` and `command`.
-A new recipe is one module and one line in `RECIPES`.
+A new recipe is one module and a line in `RECIPES` and in `EXAMPLES`.
 """
 
 import importlib
@@ -27,6 +27,19 @@ RECIPES = {
     "addition": "keras_attention.recipes.addition",
     "bags": "keras_attention.recipes.bags",
     "copy": "keras_attention.recipes.copying",
+}
+
+# What each of them can be shown.
+EXAMPLES = {
+    "reviews": "What a wonderful film! I loved it.",
+    "g2p": "attention",
+    "verses": "en el principio era la palabra",
+    "captioner": "0",
+    "babi": "Mary went to the garden. John went to the office. Where is Mary?",
+    "countries": "what is the capital of Peru",
+    "addition": "0.1 0.5* -0.9 0.25* 0.3",
+    "bags": "3 1 9 4",
+    "copy": "Attention!",
 }
 
 # A checkout of the repository has it beside the package.

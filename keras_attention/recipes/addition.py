@@ -191,9 +191,10 @@ def show(numbers, plot=None, html=None, directory=None):
         ValueError: If it is not that.
     """
     said, weights = look(numbers, directory)
-    title = f"sum {said:.2f}"
-    print(title)
     words = numbers.split()
+    right = sum(float(word[:-1]) for word in words if word.endswith("*"))
+    title = f"sum {said:.2f} (right: {right:.2f})"
+    print(title)
     print(visualization.shade_words(words, weights))
     if plot:
         visualization.save_plot(visualization.plot_words(words, weights, title=title), plot)
@@ -220,7 +221,9 @@ def look(numbers, directory=None):
     except ValueError:
         values = []
     marks = np.array([word.endswith("*") for word in words], "float32")
-    if not values or marks.sum() != 2 or max(map(abs, values)) > 1:
+    # Neither is NaN in this range.
+    inside = all(abs(value) <= 1 for value in values)
+    if not values or marks.sum() != 2 or not inside:
         raise ValueError(
             "Expected numbers from -1 to 1, two of them with a star, such as '0.1 0.5* "
             f"-0.9 0.25* 0.3'. Received: {numbers!r}"

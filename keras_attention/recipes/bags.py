@@ -187,10 +187,17 @@ def evaluate(limit=None, directory=None):
     Returns:
         A dict, in percent: `auc`, the area under the ROC curve; `accuracy`; `pointing`, of
         bags with one 9, how often it has the largest weight; `by_chance`, the same of a
-        guess.
+        guess. Where no bag has one 9 the last two are left out.
+
+    Raises:
+        ValueError: For a limit of 1.
     """
-    model = keras.models.load_model(recipes.path(FILE, directory))
+    if limit == 1:
+        raise ValueError(
+            "Expected a limit of at least 2: a bag with a 9 and one without. Received: 1"
+        )
     pictures, labels = load()[1]
+    model = keras.models.load_model(recipes.path(FILE, directory))
     inputs, targets, digits = draw_bags(pictures, labels, limit or TEST_BAGS, seed=1)
     outputs = [
         model([x[start : start + WIDEST] for x in inputs], return_attention_scores=True)
@@ -205,9 +212,10 @@ def evaluate(limit=None, directory=None):
     shares = {
         "auc": area(probability, targets),
         "accuracy": np.mean((probability > 0.5) == targets),
-        "pointing": np.mean(found[alone] == TARGET),
-        "by_chance": np.mean(1 / inputs[1].sum(axis=-1)[alone]),
     }
+    if alone.any():
+        shares["pointing"] = np.mean(found[alone] == TARGET)
+        shares["by_chance"] = np.mean(1 / inputs[1].sum(axis=-1)[alone])
     return {name: round(100 * float(share), 2) for name, share in shares.items()}
 
 
@@ -223,9 +231,9 @@ def show(digits, plot=None, html=None, directory=None):
     Raises:
         ValueError: If there is something else than digits.
     """
-    words = list("".join(digits.split()))
+    words = split(digits)
     probability, weights, pictures = look(words, directory)
-    title = f"a 9: {100 * probability:.1f}%"
+    title = f"P(a 9 in the bag) = {100 * probability:.1f}%"
     print(title)
     print(visualization.shade_words(words, weights))
     if plot:
@@ -240,22 +248,32 @@ def look(digits, directory=None):
     """The probability that there is a 9, and the weight of each picture.
 
     Args:
-        digits: A list of strings.
+        digits: What `split` returns.
         directory: Another folder than `saved_models`.
 
     Returns:
         `(probability, weights, pictures)`: weights `(N,)`, pictures `(N, 28, 28, 1)`.
-
-    Raises:
-        ValueError: If there is something else than digits.
     """
-    if not digits or not set(digits) <= set("0123456789"):
-        raise ValueError(f"Expected digits, such as '3 1 9 4'. Received: {digits!r}")
-    model = keras.models.load_model(recipes.path(FILE, directory))
     pictures, labels = load()[1]
+    model = keras.models.load_model(recipes.path(FILE, directory))
     generator = np.random.default_rng(SEED)
     drawn = [generator.choice(np.flatnonzero(labels == int(digit))) for digit in digits]
     bag = pictures[drawn]
     probability, weights = model(bag[None], return_attention_scores=True)
     weights = keras.ops.convert_to_numpy(weights)[0]
     return float(keras.ops.convert_to_numpy(probability)[0, 0]), weights, bag
+
+
+def split(digits):
+    """The digits of a text, each by itself.
+
+    Raises:
+        ValueError: If there is something else than digits.
+
+    >>> split("3 19")
+    ['3', '1', '9']
+    """
+    words = list("".join(digits.split()))
+    if not words or not set(words) <= set("0123456789"):
+        raise ValueError(f"Expected digits, such as '3 1 9 4'. Received: {digits!r}")
+    return words

@@ -255,9 +255,10 @@ def run(model, inputs):
 
 
 def signs(given):
-    """A name for each byte.
+    """A name for each byte: its number in hexadecimal where it is no visible sign.
 
     >>> signs(b"a \\n")
-    ['a', '20', '0a']
+    ['a', '\u2423', '0a']
     """
-    return [chr(one) if 32 < one < 127 else f"{one:02x}" for one in given]
+    names = {ord(" "): "\u2423", **{one: chr(one) for one in range(33, 127)}}
+    return [names.get(one, f"{one:02x}") for one in given]

@@ -149,8 +149,8 @@ def evaluate(limit=None, directory=None, data=None):
     Returns:
         A dict of shares of right answers in percent: `accuracy` and `by_relation`.
     """
-    model = keras.models.load_model(recipes.path(FILE, directory))
     facts, _, test = load(data)
+    model = keras.models.load_model(recipes.path(FILE, directory))
     test = test[:limit]
     said = model.answer(*memories_of(test, facts, seed=1000))
     shares = hits(said, test)
@@ -223,15 +223,17 @@ def look(question, facts, directory=None):
 def split(question, names):
     """The words of a question, in small letters, a country's name being one as it is.
 
-    >>> split("Who lives in South Korea?", ["Korea", "South Korea"])
-    ['who', 'lives', 'in', 'South Korea']
+    >>> split("Who, pray, lives in south Korea's hills?", ["Korea", "South Korea"])
+    ['who', 'pray', 'lives', 'in', 'South Korea', 'hills']
     """
-    words = question.strip(" ?!.").split()
+    signs = "?!.,;:\"'()"
+    words = [word.strip(signs).removesuffix("'s") for word in question.lower().split()]
+    named = {tuple(name.lower().split()): name for name in names}
+    longest = max(map(len, named), default=0)
     found, place = [], 0
     while place < len(words):
-        ends = range(len(words), place, -1)
-        spans = (end for end in ends if " ".join(words[place:end]) in names)
-        end = next(spans, None)
-        found.append(" ".join(words[place:end]) if end else words[place].lower())
-        place = end or place + 1
+        spans = [tuple(words[place : place + size]) for size in range(longest, 0, -1)]
+        span = next((span for span in spans if span in named), None)
+        found.append(named[span] if span else words[place])
+        place += len(span or [0])
     return found
