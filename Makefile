@@ -82,6 +82,7 @@ test-jax test-torch: test-%: .venv-%/installed
 	KERAS_BACKEND=$* .venv-$*/bin/python -m pytest $(PYTEST_FLAGS) $(PAIRS) $(CONTRACT) \
 		keras_attention --ignore-glob="keras_attention/tensorflow_*"
 
+test-oldest: CONTRACT += tests/test_shipped.py
 test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest $(PYTEST_FLAGS) $(PAIRS) $(CONTRACT)
 

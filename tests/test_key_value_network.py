@@ -156,6 +156,7 @@ def test_encoding():
             model.encode([facts], [wrong])
     streamed = model.encode((fact for fact in [facts]), iter([["what"]]))
     assert streamed[1].tolist() == [[7, 1]]
+    assert len(model.answer(iter([facts]), iter([["what"]]))) == 1
     assert model.encode_answers(word for word in ["Lima"]).tolist() == [5]
     for wrong in ("Lima", [["Lima"]]):
         with pytest.raises(ValueError, match="Expected answers"):

@@ -13,6 +13,7 @@ from keras_attention.models.gated_cell import DeepOutput, GatedContextCell
 from keras_attention.models.searcher import Generating, Searchers
 from keras_attention.models.signs import END, START, add_signs, strip_signs
 from keras_attention.models.small_encoder import small_encoder
+from keras_attention.normalizers import Normalizer
 from keras_attention.scores import AdditiveScore
 from keras_attention.sequence_losses import (
     SequenceAccuracy,
@@ -20,6 +21,16 @@ from keras_attention.sequence_losses import (
     TokenAccuracy,
 )
 from keras_attention.state_bridge import StateBridge
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class Mean(Normalizer):
+    """The same weight for every position: no attention, to measure attention against."""
+
+    def normalize(self, scores, mask):
+        ones = ops.ones_like(scores)
+        ones = ones if mask is None else ops.where(mask, ones, 0.0)
+        return ones / ops.maximum(ops.sum(ones, axis=-1, keepdims=True), 1.0)
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -161,7 +161,7 @@ class KeyValueMemoryNetwork(Configurable, keras.Model):
             A list of words.
         """
         inputs = self.encode(memories, questions)
-        if len(questions) == 0:
+        if len(inputs[0]) == 0:
             return []
         logits = self.predict(inputs, batch_size, verbose=0)
         return [self.vocabulary[place] for place in logits.argmax(axis=-1)]

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import keras
 
+from keras_attention.recipes import portable
+
 RECIPES = {
     "reviews": "keras_attention.recipes.reviews",
     "g2p": "keras_attention.recipes.g2p",
@@ -121,7 +123,7 @@ class Output:
 
     def save(self, model):
         """Writes the model, and stops the clock."""
-        model.save(self.folder / f"{self.name}.keras")
+        portable.save(model, self.folder / f"{self.name}.keras")
         self.minutes = round((time.monotonic() - self.start) / 60, 1)
 
     def describe(self, model, data, figures, **settings):

@@ -14,6 +14,7 @@ from keras_attention import recipes, text
 from keras_attention.datasets import babi
 from keras_attention.models import LinearStart, MemoryNetwork
 from keras_attention.models.memory_network import words
+from keras_attention.recipes import portable
 from keras_attention.recipes.hops import show_hops
 
 FILE = "babi.keras"
@@ -91,7 +92,7 @@ def train(output, epochs=EPOCHS, limit=None, data=None, restarts=RESTARTS, verbo
     training = [question for train, _ in parts.values() for question in train]
 
     def save(model):
-        recipes.without_optimizer(model).save(output / FILE)
+        portable.save(recipes.without_optimizer(model), output / FILE)
 
     model = create(vocabulary_of(training), embedding_dim=50)
     runs = fit_restarts(model, training, range(restarts), epochs, save, verbose=verbose)

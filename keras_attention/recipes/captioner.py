@@ -10,13 +10,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_attention import recipes, visualization
 from keras_attention.datasets import fashion_scenes
 from keras_attention.hard import Reinforce
-from keras_attention.models.captioner import ImageCaptioner
-from keras_attention.normalizers import Normalizer
+from keras_attention.models.captioner import ImageCaptioner, Mean
 from keras_attention.recipes import translation
 from keras_attention.recipes.training import averaging_adam, fit_and_save
 from keras_attention.visualization.captions import plot_captions
@@ -31,16 +29,6 @@ FILES = {
     "hard": "captioner_hard.keras",
     "mean": "captioner_mean.keras",
 }
-
-
-@keras.saving.register_keras_serializable("keras_attention")
-class Mean(Normalizer):
-    """The same weight for every position: no attention, to measure attention against."""
-
-    def normalize(self, scores, mask):
-        ones = ops.ones_like(scores)
-        ones = ones if mask is None else ops.where(mask, ones, 0.0)
-        return ones / ops.maximum(ops.sum(ones, axis=-1, keepdims=True), 1.0)
 
 
 def train(output, epochs=EPOCHS, limit=None, verbose=1, kinds=tuple(FILES)):

@@ -15,6 +15,7 @@ import numpy as np
 from keras_attention import recipes, text, visualization
 from keras_attention.datasets import movie_reviews
 from keras_attention.models import HierarchicalAttention
+from keras_attention.recipes import portable
 
 FILES = {"attention": "reviews.keras", "mean": "reviews_mean.keras"}
 SEED = movie_reviews.SEED
@@ -93,7 +94,7 @@ def train(output, epochs=3, limit=None, verbose=1):
         training = Batches(ids[held_out:], labels[held_out:], seed=SEED)
         checkpoint = output / f"{pooling}.weights.h5"
         fit(model, training, validation, epochs, checkpoint, verbose)
-        recipes.without_optimizer(model).save(output / file)
+        portable.save(recipes.without_optimizer(model), output / file)
         checkpoint.unlink()
         minutes[f"minutes_{pooling}"] = round((time.monotonic() - start) / 60, 1)
     figures = evaluate(limit, output)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attention import recipes
+from keras_attention.recipes import portable
 
 LABEL_SMOOTHING = 0.1
 
@@ -64,7 +65,7 @@ def fit_and_save(model, *data, file, **options):
     """
 
     def save(epoch, logs):
-        recipes.without_optimizer(model).save(file)
+        portable.save(recipes.without_optimizer(model), file)
 
     model.fit(
         *data,
