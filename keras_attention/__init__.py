@@ -7,7 +7,7 @@ Each stage has its file, and a file imports only files of a lower level:
     config              0  constructor arguments as configuration, parts looked up by name
     masks               0  making and combining masks; what is masked has no influence
     axes                0  folding pooled axes, the largest along one
-    cells               0  what a decoder needs to know about a Keras RNN cell
+    cells               0  what is to know about Keras's RNN cells and layers
     text                0  words, sentences, vocabularies
     extras              0  packages that only some users need
     tensorflow_loops    0  loops over time steps, for TensorFlow

@@ -1,4 +1,6 @@
-"""What a decoder needs to know about a Keras RNN cell."""
+"""What decoders and encoders need to know about Keras's RNN cells and layers."""
+
+import weakref
 
 import keras
 from keras import ops, tree
@@ -140,3 +142,19 @@ def _parts(cell, inputs, states):
         parts.append((part, inputs, part_states))
         inputs = ops.zeros((ops.shape(inputs)[0], output_width(part)), inputs.dtype)
     return parts
+
+
+# Of each `Bidirectional` the layer that it is a copy of.
+_COPIED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def bidirectional(layer, dtype=None):
+    """`keras.layers.Bidirectional(layer)` for models that are loaded.
+
+    Keras copies the layer twice, by its config, and drops it. While a file is loaded it
+    takes two objects with one `id` for one: a layer that is made later, in the memory of
+    one that was dropped, would be a copy of the other's. So none is dropped.
+    """
+    both = keras.layers.Bidirectional(layer, dtype=dtype)
+    _COPIED[both] = layer
+    return both

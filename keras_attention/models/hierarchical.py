@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import masks, text
+from keras_attention import cells, masks, text
 from keras_attention.config import Configurable
 from keras_attention.pooling import AttentionPooling
 
@@ -215,7 +215,7 @@ def _checked_vocabulary(vocabulary):
 def _encoder(units, policy):
     # cuDNN's kernel refuses sentences that are all padding, and padding on the left.
     gru = keras.layers.GRU(units, return_sequences=True, use_cudnn=False, dtype=policy)
-    return keras.layers.Bidirectional(gru, dtype=policy)
+    return cells.bidirectional(gru, dtype=policy)
 
 
 def _pooling(pooling, units, policy):

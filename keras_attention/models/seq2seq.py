@@ -254,4 +254,4 @@ class Seq2Seq(Generating, Configurable, keras.Model):
             use_cudnn=False,
             dtype=self.dtype_policy,
         )
-        return keras.layers.Bidirectional(gru, dtype=self.dtype_policy)
+        return cells.bidirectional(gru, dtype=self.dtype_policy)
