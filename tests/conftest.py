@@ -1,5 +1,6 @@
 """What every test stands on: a backend, a seed, a fresh process."""
 
+import json
 import os
 import subprocess
 import sys
@@ -54,3 +55,16 @@ def fresh_process():
         return done.stdout
 
     return run
+
+
+def assert_recipe_wrote(name, output, figures, capsys, *options):
+    """A recipe's two files, what they say, and what `evaluate` prints of them."""
+    from keras_attention import __main__, recipes
+
+    names = sorted(file.name for file in output.iterdir())
+    assert names == [f"{name}.json", f"{name}.keras"]
+    assert recipes.describe(name, output)["figures"] == figures
+    capsys.readouterr()
+    command = ["evaluate", name, "--json", "--directory", str(output), *options]
+    assert __main__.main(command) == 0
+    assert json.loads(capsys.readouterr().out) == figures

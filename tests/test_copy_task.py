@@ -1,12 +1,11 @@
 """The copy task: its sequences, a short training of its recipe, its benchmark."""
 
-import json
 import sys
 
 import keras
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, assert_recipe_wrote
 
 from keras_attention import __main__, recipes
 from keras_attention.recipes import copying
@@ -34,15 +33,11 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(copying, "TESTED", (2, 5))
     output = tmp_path / "models"
     figures = copying.train(output, STAGES, longest=3, verbose=0)
-    assert sorted(file.name for file in output.iterdir()) == ["copy.json", "copy.keras"]
     assert figures["wrong_bits"].keys() == {"2", "5"}
     assert all(0 < share < 100 for share in figures["wrong_bits"].values())
-    assert recipes.describe("copy", output)["figures"] == figures
-    where = ["--directory", str(output)]
-    capsys.readouterr()
-    assert __main__.main(["evaluate", "copy", "--json", *where]) == 0
-    assert json.loads(capsys.readouterr().out) == figures
+    assert_recipe_wrote("copy", output, figures, capsys)
 
+    where = ["--directory", str(output)]
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert __main__.main(["show", "copy", "a bé", *files, *where]) == 0
     _, head, *_ = capsys.readouterr().out.splitlines()

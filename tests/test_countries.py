@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, assert_recipe_wrote
 
 from keras_attention import __main__, recipes
 from keras_attention.datasets import countries
@@ -113,17 +113,12 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     write_world(world, 60)
     output = tmp_path / "models"
     figures = recipe.train(output, data=world, verbose=0)
-    assert sorted(f.name for f in output.iterdir()) == ["countries.json", "countries.keras"]
     assert figures["by_relation"].keys() == {"capital", "border", "currency"}
     # Of more than 200 words.
     assert figures["accuracy"] > 30
-    assert recipes.describe("countries", output)["figures"] == figures
-    where = ["--directory", str(output)]
-    capsys.readouterr()
-    command = ["evaluate", "countries", "--json", *where, "--data", str(world)]
-    assert __main__.main(command) == 0
-    assert json.loads(capsys.readouterr().out) == figures
+    assert_recipe_wrote("countries", output, figures, capsys, "--data", str(world))
 
+    where = ["--directory", str(output)]
     monkeypatch.setattr(countries, "load", lambda seed: countries.load_folder(world))
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     question = "What, pray, is the capital of land 7's people?"

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, assert_recipe_wrote
 from contract import gradients, to_numpy
 
 from keras_attention import __main__, recipes
@@ -149,15 +149,10 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(recipe, "TESTED", (20, 40))
     output = tmp_path / "models"
     figures = recipe.train(output, epochs=1, steps=30, lengths=(22, 31), verbose=0)
-    names = sorted(file.name for file in output.iterdir())
-    assert names == ["addition.json", "addition.keras"]
     assert figures["accuracy"].keys() == {"20", "40"}
-    assert recipes.describe("addition", output)["figures"] == figures
-    where = ["--directory", str(output)]
-    capsys.readouterr()
-    assert __main__.main(["evaluate", "addition", "--json", *where]) == 0
-    assert json.loads(capsys.readouterr().out) == figures
+    assert_recipe_wrote("addition", output, figures, capsys)
 
+    where = ["--directory", str(output)]
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert __main__.main(["show", "addition", "0.1* -.5 1 -1* 0", *files, *where]) == 0
     title, shaded = capsys.readouterr().out.splitlines()

@@ -6,7 +6,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, assert_recipe_wrote
 from contract import gradients, to_numpy
 
 from keras_attention import __main__, recipes
@@ -145,15 +145,11 @@ def test_training_measuring_and_showing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(recipe, "TEST_BAGS", 46)
     output = tmp_path / "models"
     figures = recipe.train(output, bags=8, epochs=1, verbose=0)
-    assert sorted(file.name for file in output.iterdir()) == ["bags.json", "bags.keras"]
     assert list(figures) == ["auc", "accuracy", "pointing", "by_chance"]
     assert 8 < figures["by_chance"] < 13
-    assert recipes.describe("bags", output)["figures"] == figures
-    where = ["--directory", str(output)]
-    capsys.readouterr()
-    assert __main__.main(["evaluate", "bags", "--json", *where]) == 0
-    assert json.loads(capsys.readouterr().out) == figures
+    assert_recipe_wrote("bags", output, figures, capsys)
 
+    where = ["--directory", str(output)]
     files = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert __main__.main(["show", "bags", "3 19 4", *files, *where]) == 0
     title, shaded = capsys.readouterr().out.splitlines()
